@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from isonomy.errors import FileError
-from isonomy.files import Arrays, atomic, file_hash, read_arrays, read_json, sweep, write_arrays, write_json
+from isonomy.files import (
+    Arrays,
+    atomic,
+    file_hash,
+    read_arrays,
+    read_json,
+    remove_partial_files,
+    write_arrays,
+    write_json,
+)
 
 
 def arrays(n: int = 30) -> Arrays:
@@ -146,7 +155,7 @@ def test_sweeping_takes_halves_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "parts").mkdir()
     for name in ("a.partial", "parts/b.partial", "parts/c.arrays", "partial"):
         (tmp_path / name).write_text("")
-    sweep(tmp_path)
+    remove_partial_files(tmp_path)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["c.arrays", "partial", "parts"]
 
 

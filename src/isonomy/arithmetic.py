@@ -27,30 +27,30 @@ def decimals_of_bound(value: float, regression: bool = False) -> int:
 
 
 def at_most(value: float, decimals: int | None = None) -> str:
-    """A number for people, rounded up: a sentence that says "at most" of it stays true."""
+    """Return a number in decimals, rounded up, so that "at most" stays true of it."""
     places = decimals_of_bound(value) if decimals is None else decimals
     return f"{rounded(value, places, ROUND_CEILING):f}" if math.isfinite(value) else str(value)
 
 
 def at_least(value: float, decimals: int | None = None) -> str:
-    """A number for people, rounded down: a sentence that says "at least" of it stays true."""
+    """Return a number in decimals, rounded down, so that "at least" stays true of it."""
     places = decimals_of_bound(value) if decimals is None else decimals
     return f"{rounded(value, places, ROUND_FLOOR):f}" if math.isfinite(value) else str(value)
 
 
 def reached(least: str) -> str:
-    """What :func:`at_least` wrote of something above 0, where no digit of it is left: ``less than 0.0001``."""
+    """Return a text of :func:`at_least`, or ``less than 0.0001`` where no digit above 0 is left of it."""
     return least if least.strip("0.") else f"less than {least[:-1]}1"
 
 
 def rounded(value: float, decimals: int, rounding: str) -> Decimal:
-    """A finite float, taken as the shortest decimal that reads back as it: 0.1 is 0.1 in either direction."""
+    """Round a finite float, taken as the shortest decimal that reads back as it: 0.1 is 0.1 in either direction."""
     short = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-decimals), rounding, _EXACT)
     return _EXACT.plus(short)  # no minus before a zero
 
 
 def parameter(value: float) -> str:
-    """A number that somebody chose, as it was written: a bound holds for this very number."""
+    """Return a parameter in the digits in which it was written: a bound holds for this very number."""
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     short = f"{value:.6g}"
@@ -58,10 +58,10 @@ def parameter(value: float) -> str:
 
 
 def these(count: int) -> str:
-    """``these 1,000 individuals``."""
+    """Return ``these 1,000 individuals``."""
     return "this one individual" if count == 1 else f"these {count:,} individuals"
 
 
 def weighted(weights: FloatArray) -> str:
-    """What a sentence adds to people whose mean is no plain one: some of them count more than others."""
+    """Return what a sentence adds where people have unequal weights: " (weighted)", else ""."""
     return "" if weights.min() == weights.max() else " (weighted)"

@@ -10,7 +10,7 @@ LINES, WIDTH = 3, 110
 
 
 def brief(thing: Any) -> str:
-    """The fields of a dataclass: numbers and words as they are, of arrays the kind and size, of the rest the name."""
+    """Return the fields of a dataclass in a few lines: numbers and words, of arrays type and shape, else the type."""
     parts = ", ".join(f"{part.name}={_short(getattr(thing, part.name))}" for part in fields(thing) if part.repr)
     text = f"{type(thing).__name__}({parts})"
     return "\n".join(textwrap.wrap(text, WIDTH, max_lines=LINES, placeholder=" …)", break_long_words=False))

@@ -13,11 +13,11 @@ Both grow with every value, so that values may be rounded up.
 From below (:func:`mean_lower`), of ``x_i`` in ``[0, 1]`` with weights ``w_i`` in ``[0, 1]``, sampling weights divided
 by the largest that can *occur*. The mean of the population that the weights stand for is ``μ = E[w x] / E[w]``. The
 weighted mean of a sample is a biased estimate of it, and is not used: ``E[w (x − μ)] = 0`` holds exactly, and
-``w (x − m)`` lies in ``[−m, 1 − m]``. Whoever bets that the mean is larger than ``m``, a share ``λ_i`` of the wealth on
-individual ``i`` chosen before looking, has the wealth ``K_t(m) = Π_{i ≤ t} (1 + λ_i w_i (x_i − m))``: non-negative as
-long as ``λ_i ≤ 1``, and of expectation 1 for ``m = μ``. By Ville's inequality it ever reaches ``1/α`` with probability
-at most ``α``. ``K_t(m)`` decreases in ``m``, so the largest ``m`` whose wealth reaches ``1/α`` is below ``μ`` with
-probability at least ``1 − α`` (the weights are ours).
+``w (x − m)`` lies in ``[−m, 1 − m]``. Bets on a mean above ``m``, a share ``λ_i`` of the wealth on individual ``i``
+chosen before looking, give the wealth ``K_t(m) = Π_{i ≤ t} (1 + λ_i w_i (x_i − m))``: non-negative for ``λ_i ≤ 1``,
+and of expectation 1 for ``m = μ``. By Ville's inequality it ever reaches ``1/α`` with probability at most ``α``.
+``K_t(m)`` decreases in ``m``, so the largest ``m`` whose wealth reaches ``1/α`` is below ``μ`` with probability at
+least ``1 − α`` (the weights are ours).
 
 The limit of the weights cannot be had from the sample: if one in ten thousand weighs as much as all others together,
 no sample of a thousand tells. Divided by the largest weight *seen*, bets may lose more than all there is, in cases that
@@ -38,7 +38,7 @@ from isonomy_verify.arithmetic import ROUNDINGS, U, down, gamma, mean_up, up
 BINS = 2**14
 """Larger samples are rounded up to this many values before betting."""
 
-SLOW = 1 + 8 * ROUNDINGS * U
+ROUNDING_FACTOR = 1 + 8 * ROUNDINGS * U
 """Covers a handful of rounded operations and elementary functions."""
 
 _LARGEST_BET = 0.9
@@ -46,18 +46,18 @@ _HALVINGS = 60
 
 
 def hoeffding(values: FloatArray, largest: float, alpha: float, weights: FloatArray | None = None) -> float:
-    """Hoeffding's upper bound of the mean of independent values in ``[0, largest]``, with weights in ``(0, 1]``.
+    """Return Hoeffding's upper bound of the mean of independent values in ``[0, largest]``, with weights in ``(0, 1]``.
 
     ``sum v (mu - h) <= G sqrt(n log(1/alpha) / 2)`` with probability ``1 - alpha``, divided by the sum of the weights.
     """
     n = len(values)
     weights = np.ones(n) if weights is None else weights
-    deviation = largest * math.sqrt(_log_inverse(alpha) * n / 2) / math.fsum(weights.tolist()) * SLOW
+    deviation = largest * math.sqrt(_log_inverse(alpha) * n / 2) / math.fsum(weights.tolist()) * ROUNDING_FACTOR
     return min(largest, float(up(mean_up(values, weights) + deviation)))
 
 
 def betting(values: FloatArray, largest: float, alpha: float, weights: FloatArray | None = None) -> float:
-    """The smallest mean that bets fixed in advance refute, and with it every larger mean; weights in ``(0, 1]``.
+    """Return the smallest mean that bets fixed in advance refute, and with it every larger mean; weights in ``(0, 1]``.
 
     **Soundness.** The capital grows with ``m`` and falls with every value, so values may be rounded up, and the end of
     a bisection holds whenever it was refuted itself. Bets depend on n and alpha only. They stay below 31/32, which
@@ -76,7 +76,7 @@ def betting(values: FloatArray, largest: float, alpha: float, weights: FloatArra
     halvings = max(0.0, math.log2(2 * n / _log_inverse(alpha)))
     theta = np.minimum(2.0 ** (-np.arange(math.ceil(halvings) + 1) / 2), 31 / 32)
     slack = n * (1024 * U + 8 * gamma(len(points) + 2)) + 1e-12
-    goal = _log_inverse(alpha) + math.log(len(theta)) * SLOW + slack
+    goal = _log_inverse(alpha) + math.log(len(theta)) * ROUNDING_FACTOR + slack
 
     def refuted(m: float) -> bool:
         logs = counts @ np.log1p(np.outer(sizes * (m - points) / (1 - m), theta))
@@ -97,7 +97,7 @@ METHODS: Mapping[str, Callable[[FloatArray, float, float, FloatArray | None], fl
 
 
 def mean_lower(values: FloatArray, weights: FloatArray, low: float, high: float, alpha: float) -> float:
-    """A number below the weighted mean of the population with probability at least ``1 − alpha``, by betting.
+    """Return a number below the weighted mean of the population with probability at least ``1 − alpha``, by betting.
 
     ``values`` lie in ``[low, high]`` *by proof*; ``weights`` are at most 1, the largest weight that can occur.
 
@@ -128,7 +128,8 @@ def _refuted(m: float, unit: FloatArray, bets: FloatArray, alpha: float) -> bool
 
 
 def _bets(unit: FloatArray, weights: FloatArray, alpha: float) -> FloatArray:
-    """``λ_i = sqrt(2 log(1/α) / (n v))`` with the variance ``v`` of ``w (x − μ)`` so far, the best constant bet."""
+    """Return ``λ_i = sqrt(2 log(1/α) / (n v))`` of the variance ``v`` of ``w (x − μ)`` so far, the best constant
+    bet."""
     count = np.arange(1, len(unit) + 1)
     mean = (0.5 + np.cumsum(weights * unit)) / (1.0 + np.cumsum(weights))
     variance = (0.25 + np.cumsum((weights * (unit - mean)) ** 2)) / (1.0 + count)
@@ -137,5 +138,5 @@ def _bets(unit: FloatArray, weights: FloatArray, alpha: float) -> FloatArray:
 
 
 def _log_inverse(alpha: float) -> float:
-    """An upper bound of ``log(1 / alpha)``."""
-    return -math.log(alpha) * SLOW + U
+    """Return an upper bound of ``log(1 / alpha)``."""
+    return -math.log(alpha) * ROUNDING_FACTOR + U

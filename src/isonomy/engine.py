@@ -34,12 +34,12 @@ class Engine(Protocol):
     raised again in the caller; ``shared`` is sent to each worker once."""
 
     def map(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
-        """``work(shared, item)`` for every item, results in any order."""
+        """Yield ``work(shared, item)`` for every item, results in any order."""
 
 
 @contextmanager
-def running(engine: EngineName, scheduler: str | None) -> Iterator[Engine]:
-    """The engine by name; ``scheduler`` is an address, or None for the current Dask client, else a local cluster."""
+def open_engine(engine: EngineName, scheduler: str | None) -> Iterator[Engine]:
+    """Open an engine; ``scheduler`` is an address, or None for the current Dask client, else a local cluster."""
     check_engine(engine, scheduler)
     if engine == "local":
         yield LocalEngine()
@@ -61,7 +61,7 @@ class LocalEngine:
     """This process, as many chunks at a time as there are workers."""
 
     def map(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
-        """Results in order."""
+        """Yield results in order."""
         yield from in_parallel(lambda item: work(shared, item), items)
 
 
@@ -72,11 +72,11 @@ class DaskEngine:
         self.client = client
 
     def map(self, work: Callable[[Shared, Item], Result], shared: Shared, items: Sequence[Item]) -> Iterator[Result]:
-        """Results as they come. Tasks of a worker that died are given to another one."""
+        """Yield results as they arrive. Tasks of a worker that died are given to another one."""
         dask = _dask()
-        # A task of its own, so that whoever lost it can make it again.
-        held = self.client.submit(_same, shared, pure=False)
-        futures = [self.client.submit(_alone, work, held, item, pure=False) for item in items]
+        # A task of its own, so that a worker that lost it can make it again.
+        held = self.client.submit(_identity, shared, pure=False)
+        futures = [self.client.submit(_work_on, work, held, item, pure=False) for item in items]
         try:
             # One by one: a batch would have what a task raised among its results, and raise nothing.
             for future, result in dask.as_completed(futures, with_results=True):
@@ -91,12 +91,12 @@ class DaskEngine:
             self.client.cancel(futures)
 
 
-def _same(shared: Shared) -> Shared:
+def _identity(shared: Shared) -> Shared:
     return shared
 
 
-def _alone(work: Callable[[Shared, Item], Result], shared: Shared, item: Item) -> Result:
-    """One chunk with one thread."""
+def _work_on(work: Callable[[Shared, Item], Result], shared: Shared, item: Item) -> Result:
+    """Work on one item with one thread."""
     _keep_memory()
     (result,) = in_parallel(lambda some: work(shared, some), [item])
     return result
@@ -134,7 +134,7 @@ def _client(scheduler: str | None, stack: ExitStack) -> Any:
 
 @contextmanager
 def _own_cluster(dask: Any) -> Iterator[Any]:
-    """A cluster of this machine's processes, and its end without a word.
+    """Open a cluster of this machine's processes, and close it without a message.
 
     On a busy machine workers take longer to leave than Dask waits; it says that it kills them. Then nothing is lost:
     parts are written whole or not at all. While there is work, warnings are shown.

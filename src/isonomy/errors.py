@@ -104,7 +104,7 @@ class SoundnessError(IsonomyError):
 
 
 def needed(package: str, extra: str, what: str) -> Any:
-    """A package of an extra, imported for what is asked; one sentence where it is not installed."""
+    """Import a package of an extra, or raise one sentence where it is not installed."""
     try:
         return import_module(package)
     except ModuleNotFoundError as error:
@@ -114,11 +114,11 @@ def needed(package: str, extra: str, what: str) -> Any:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of another library says, for a sentence of ours: its first line, or its name if it says nothing."""
+    """Return the first line of another library's error, or the name of its type where it has none."""
     return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
 
 
 def template(parameter: str, expected: str, got: Any) -> str:
-    """The one form in which a bad argument is reported: ``'delta' must be …. Got …``, in one line."""
+    """Return the one form in which a bad argument is reported: ``'delta' must be …. Got …``, in one line."""
     shown = " ".join(repr(got).split())
     return f"'{parameter}' must be {expected}. Got {shown if len(shown) <= 200 else f'{shown[:200]}…'}."

@@ -10,18 +10,18 @@ from __future__ import annotations
 import json
 import re
 
-_MARKS = re.compile(r"[\\`*\[\]<>&|~$]|(?<!\w)_|_(?!\w)")
+_MARKUP = re.compile(r"[\\`*\[\]<>&|~$]|(?<!\w)_|_(?!\w)")
 """Signs that Markdown, or what hosts add to it, gives a meaning anywhere in a line."""
 
 _LINKED = re.compile(r"(?<=@)|(?<=#)(?=\w)|(?=://)|(?i:(?<=www))(?=\.)")
 """Places in what hosts make links of, and notes to people, though it is plain words: @team, #17, http://…, www.…"""
 
-_APART = "&#8203;"  # a space without width, which stays where hosts look through the page that was made
+_ZERO_WIDTH_SPACE = "&#8203;"  # a space without width, which stays where hosts look through the page that was made
 
 
 def visible(text: str) -> str:
-    r"""The text in one line, in which nothing can steer a terminal or hide: what is no printable character of any
-    script (controls, line ends, marks that turn the direction of writing) is shown as an escape such as ``\x1b``.
+    r"""Return the text in one line, in which nothing can steer a terminal or hide: what is no printable character of
+    any script (controls, line ends, marks that turn the direction of writing) is shown as an escape such as ``\x1b``.
 
     What is left is also what XML can hold.
     """
@@ -29,10 +29,10 @@ def visible(text: str) -> str:
 
 
 def for_markdown(text: str) -> str:
-    """The text in one line of Markdown that renders as these very words: no markup, link, image or mention."""
-    return _LINKED.sub(_APART, _MARKS.sub(r"\\\g<0>", visible(text)))
+    """Return the text in one line of Markdown that renders as these very words: no markup, link, image or mention."""
+    return _LINKED.sub(_ZERO_WIDTH_SPACE, _MARKUP.sub(r"\\\g<0>", visible(text)))
 
 
 def in_json(document: str) -> str:
-    r"""A JSON text, indented or not, whose characters that cannot be seen are escapes such as ``\u202e``."""
+    r"""Return a JSON text, indented or not, whose characters that cannot be seen are escapes such as ``\u202e``."""
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in document)

@@ -27,15 +27,15 @@ Arrays = dict[str, NDArray[Any]]
 PARTIAL = ".partial"
 """How the name of a half-written file ends."""
 
-LONGEST = 2**20
+HEADER_LIMIT = 2**20
 """Of the line in front of arrays, in bytes."""
 
 
 @contextmanager
 def atomic(path: Path, what: str = "file", folders: bool = True) -> Iterator[Path]:
-    """Inside, another file to write; when all went well it takes the name ``path``, and is on the disk.
+    """Give another file to write, which takes the name ``path``, and is on the disk, when all went well.
 
-    Without ``folders`` the folder must be there: a file that somebody names is not put into a new one.
+    Without ``folders`` the folder must be there: a file that the caller names is not put into a new one.
     """
     # Two processes may write the same file when one was believed dead: each has one of its own until the last moment.
     partial = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
@@ -49,14 +49,14 @@ def atomic(path: Path, what: str = "file", folders: bool = True) -> Iterator[Pat
     except OSError as error:
         raise FileError(f"The {what} {path} cannot be written: {error.strerror or error}.") from error
     finally:
-        with suppress(OSError):  # what was wrong is told already
+        with suppress(OSError):  # the error is raised already
             partial.unlink()
 
 
-def sweep(folder: Path, before: float = math.inf) -> None:
-    """Remove what killed runs left half written before a time: what is newer may be a file that somebody writes now."""
+def remove_partial_files(folder: Path, before: float = math.inf) -> None:
+    """Remove what killed runs left half written before a time: a newer one may be in use by another process."""
     for partial in folder.rglob(f"*{PARTIAL}"):
-        with suppress(OSError):  # whoever wrote it was faster
+        with suppress(OSError):  # its writer was faster
             if partial.stat().st_mtime <= before:
                 partial.unlink()
 
@@ -68,7 +68,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The content, or None where there is no such file or no such thing in it."""
+    """Return the content, or None where there is no such file or no JSON object in it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -77,7 +77,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def file_hash(path: str | os.PathLike[str]) -> str:
-    """The SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     try:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -87,23 +87,23 @@ def file_hash(path: str | os.PathLike[str]) -> str:
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], about: str) -> None:
     """Write arrays with a word about them, which :func:`read_arrays` asks for again."""
-    kept = {name: np.asarray(array, array.dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
-    shapes = [[name, array.dtype.str, list(array.shape)] for name, array in kept.items()]
+    stored = {name: np.asarray(array, array.dtype.newbyteorder("<"), order="C") for name, array in arrays.items()}
+    shapes = [[name, array.dtype.str, list(array.shape)] for name, array in stored.items()]
     digest = _digest(about, shapes)
-    for array in kept.values():
+    for array in stored.values():
         digest.update(array.data)
     header = json.dumps({"about": about, "arrays": shapes, "sha256": digest.hexdigest()})
     with atomic(path) as partial, partial.open("wb") as file:
         file.write(header.encode() + b"\n")
-        for array in kept.values():
+        for array in stored.values():
             file.write(array.data)
 
 
 def read_arrays(path: Path, about: str) -> Arrays | None:
-    """The arrays, bit for bit as they were written about the same, or None where there is no such file."""
+    """Return the arrays, bit for bit as they were written about the same, or None where there is no such file."""
     try:
         with path.open("rb") as file:
-            header = json.loads(file.readline(LONGEST))
+            header = json.loads(file.readline(HEADER_LIMIT))
             begin = file.tell()
             content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))[begin:]
         digest = _digest(about, header["arrays"])
@@ -124,7 +124,7 @@ class Store(Protocol):
     """Keeps finished parts by name. A part that is damaged, or was put about something else, is no part."""
 
     def get(self, name: str, about: str) -> Arrays | None:
-        """The arrays, bit for bit as they were put about the same, or None."""
+        """Return the arrays, bit for bit as they were put about the same, or None."""
 
     def put(self, name: str, arrays: Arrays, about: str) -> None:
         """Keep arrays: whole or not at all, in place of what had the name."""
@@ -137,18 +137,18 @@ class FolderStore:
         self.folder, self.identity = folder, identity
 
     def path(self, name: str) -> Path:
-        """Where a part is."""
+        """Return the file of a part."""
         return self.folder / f"{name}.arrays"
 
     def get(self, name: str, about: str) -> Arrays | None:
-        """From its file."""
-        return read_arrays(self.path(name), self._whole(about))
+        """Read the arrays of a part from its file."""
+        return read_arrays(self.path(name), self._digest_of(about))
 
     def put(self, name: str, arrays: Arrays, about: str) -> None:
-        """Into a file of its own."""
-        write_arrays(self.path(name), arrays, self._whole(about))
+        """Write arrays into a file of their own."""
+        write_arrays(self.path(name), arrays, self._digest_of(about))
 
-    def _whole(self, about: str) -> str:
+    def _digest_of(self, about: str) -> str:
         return hashlib.sha256(f"{self.identity} {about}".encode()).hexdigest()
 
 

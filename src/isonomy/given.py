@@ -2,7 +2,7 @@
 
 Tables and vectors become float64 in this machine's byte order, row after row in memory, whatever they were: views that
 run backwards, columns first, read-only, other bytes or types, lists, tensors, data frames with missing values (which
-become NaN, for whoever looks at the cells to name). What no real number stands for is refused.
+become NaN, so that the caller can name the cells). What no real number stands for is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NOT_NUMBERS = {"c": "complex numbers", "M": "dates", "m": "durations", "V": "re
 def number(
     parameter: str, value: Any, expected: str, low: float = 0.0, high: float = math.inf, *, strict: bool = False
 ) -> float:
-    """A number from ``low`` to ``high``, strictly between them if so said; never a NaN."""
+    """Return a number from ``low`` to ``high``, or strictly between them if ``strict``; never a NaN."""
     plain = isinstance(value, _NUMBER) and not isinstance(value, bool | np.bool_)
     # A float32 would have the ends rounded to its own kind before they are compared.
     exact = value.item() if isinstance(value, np.generic) else value
@@ -38,7 +38,7 @@ def number(
 
 
 def whole(parameter: str, value: Any, least: int = 0, expected: str = "") -> int:
-    """A whole number that is at least ``least``."""
+    """Return a whole number that is at least ``least``."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise ParameterError(template(parameter, expected or f"a whole number >= {least}", value))
     return int(value)
@@ -59,7 +59,7 @@ def instance(parameter: str, value: Any, kind: Any, expected: str) -> None:
 def numbers(
     parameter: str, values: Any, expected: str, error: type[IsonomyError] = ParameterError
 ) -> npt.NDArray[np.float64]:
-    """An array of any shape in float64, contiguous and of this machine's bytes; memory is shared where it can be."""
+    """Return an array in float64, contiguous and of this machine's bytes; memory is shared where it can be."""
     try:
         if type(values).__module__.split(".")[0] == "pandas":
             kinds = values.dtypes if values.ndim == 2 else [values.dtype]
@@ -80,7 +80,7 @@ def numbers(
 
 
 def as_array(tensor: Any) -> npt.NDArray[Any]:
-    """A tensor of torch, wherever and in whatever precision it is kept, as an array."""
+    """Return a tensor of torch, wherever and in whatever precision it is kept, as an array."""
     plain = tensor.detach().cpu().resolve_conj().resolve_neg()
     array: npt.NDArray[Any] = (plain if plain.is_complex() else plain.double()).numpy()
     return array

@@ -54,7 +54,7 @@ from isonomy.given import number as in_range
 from isonomy.given import whole
 from isonomy.population import BoolArray, Population, Schema
 from isonomy.shift import wasserstein
-from isonomy.shift.lower import NOTHING
+from isonomy.shift.lower import NO_PROOF
 from isonomy.similarity.metric import Metric
 from isonomy_verify.arithmetic import down, mean_up, up
 
@@ -182,7 +182,7 @@ def evaluate(
     mean = MeanViolation(mean_up(proved), least, mean_at_most(proved, largest, risk / 4.0))
     share = refused_share(refused, risk / 8.0)
     distance = None if refused.all() else observe(reference, x[~refused], risk / 2.0, seed, sample)
-    state, reason = _judge(reference, distance, mean, share)
+    state, reason = _state_of(reference, distance, mean, share)
     return Evaluation(number, len(x), state, f"{reason} {reference.caution}".rstrip(), distance, mean, share, risk)
 
 
@@ -220,7 +220,7 @@ def observe(reference: Reference, x: FloatArray, risk: float, seed: int, sample:
         confidence=min(confidence, float(down(1.0))), seed=seed,
     )  # fmt: skip
     if confidence == 1.0:
-        distance = replace(distance, lower=0.0, evidence=f"{NOTHING}, since a risk of {risk:.2g} is too small for it")
+        distance = replace(distance, lower=0.0, evidence=f"{NO_PROOF}, since a risk of {risk:.2g} is too small for it")
     bounds = reference.curve([distance.estimate * (1 + ROUNDING), distance.lower, math.inf])
     largest = min(reference.largest, float(bounds[2]))
     return Observed(
@@ -234,7 +234,7 @@ def observe(reference: Reference, x: FloatArray, risk: float, seed: int, sample:
     )
 
 
-def _judge(
+def _state_of(
     reference: Reference, distance: Observed | None, mean: MeanViolation, share: RefusedShare
 ) -> tuple[State, str]:
     epsilon = reference.epsilon

@@ -26,7 +26,7 @@ from isonomy.errors import ParameterError, template
 
 T = TypeVar("T")
 Given = dict[str, Any]
-"""The options that were said on a command line, by name; those that were not said are not in it."""
+"""The options that were given on a command line, by name; the others are not in it."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Rule:
 
 
 def number(fits: Callable[[float], bool], right: str) -> Rule:
-    """A number, not NaN, that fits."""
+    """Return the rule of a number, not NaN, that fits."""
 
     def check(value: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value) and fits(value)
@@ -47,7 +47,7 @@ def number(fits: Callable[[float], bool], right: str) -> Rule:
 
 
 def whole(least: int) -> Rule:
-    """A whole number that is at least ``least``."""
+    """Return the rule of a whole number that is at least ``least``."""
     return number(lambda value: isinstance(value, int) and value >= least, f"a whole number >= {least}")
 
 
@@ -61,7 +61,7 @@ _TEXTS = Rule(lambda value: isinstance(value, tuple) and all(map(TEXT.fits, valu
 
 @dataclass(frozen=True)
 class Option:
-    """One option, as its declaration says it; ``given`` is what a command takes when nothing is said."""
+    """One option, as its declaration says it; ``given`` is what a command takes by default."""
 
     name: str
     kind: Any
@@ -76,7 +76,7 @@ class Option:
 
     @property
     def help(self) -> str:
-        """Its words, with the default unless they name it."""
+        """Return the option's words, with the default unless they name it."""
         if self.default is None or self.default is False or self.default in ("", ()) or "Default:" in self.words:
             return self.words
         shown = f"{self.default:g}" if isinstance(self.default, float) else self.default
@@ -84,31 +84,31 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """Its name on a command line."""
+        """Return the option's name on a command line."""
         return f"--{self.name.replace('_', '-')}"
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words to choose from, where it is a choice."""
+        """Return the words to choose from, where it is a choice."""
         return get_args(self.kind) if get_origin(self.kind) is Literal else ()
 
     def parameter(self) -> inspect.Parameter:
-        """The parameter that typer makes an option of; a switch can also be switched off."""
+        """Return the parameter that typer makes an option of; a switch can also be switched off."""
         import typer
 
         switch = self.kind is bool and not self.name.startswith("no_")
-        said = typer.Option(
+        option = typer.Option(
             f"{self.flag}/--no-{self.flag[2:]}" if switch else self.flag,
             help=self.help.replace("[", r"\["),  # no markup of rich
             metavar=f"<{'|'.join(self.choices)}>" if self.choices else None,
             rich_help_panel=self.panel, envvar=self.env, show_default=False,
         )  # fmt: skip
         kind: Any = str if self.choices else list[str] if get_origin(self.kind) is tuple else self.kind
-        annotation: Any = Annotated[kind | None, said]
+        annotation: Any = Annotated[kind | None, option]
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=self.given, annotation=annotation)
 
-    def taken(self, value: Any) -> Any:
-        """A value of the command line as the dataclass has it; a word that is no choice is refused by its flag."""
+    def converted(self, value: Any) -> Any:
+        """Return a value of the command line as the dataclass has it, or refuse it by its flag."""
         if self.choices and value is not None and value not in self.choices:
             raise ParameterError(template(self.flag, self.rule.right, value))
         return tuple(value) or None if isinstance(value, list) else value
@@ -121,8 +121,8 @@ class Panel(str):
         self, default: T, words: str, rule: Rule | None = None, *, path: bool = False, example: Any = None,
         env: str | None = None,
     ) -> T:  # fmt: skip
-        """Its words for people, and a rule where its type alone (a choice, a text, a switch, a list of texts, any
-        number) is not enough.
+        """Declare an option by its words, and by a rule where its type alone (a choice, a text, a switch, a list of
+        texts, any number) is not enough.
 
         ``path``: it may name a file. ``example``: a value to show where the default is none. ``env``: a variable of the
         environment that a command reads it from.
@@ -133,15 +133,15 @@ class Panel(str):
 
 @cache
 def options_of(cls: Any) -> dict[str, Option]:
-    """The options of a dataclass, in the order in which they are declared."""
-    hints, found = get_type_hints(cls), {}
+    """Return the options of a dataclass, in the order in which they are declared."""
+    hints, options = get_type_hints(cls), {}
     for item in fields(cls):
         if item.metadata:
             kind = _without_none(hints[item.name])
             known = dict(item.metadata)
             known["rule"] = known["rule"] or _rule_of(kind)
-            found[item.name] = Option(item.name, kind, item.default, **known)
-    return found
+            options[item.name] = Option(item.name, kind, item.default, **known)
+    return options
 
 
 def check_options(options: Any) -> None:
@@ -154,7 +154,7 @@ def check_options(options: Any) -> None:
 
 
 def select(cls: Any, *names: str, **defaults: Any) -> list[Option]:
-    """The options of a dataclass, or those of some names; a command may have other ``defaults``."""
+    """Return the options of a dataclass, or those of some names; a command may have other ``defaults``."""
     every = options_of(cls)
     chosen = [every[name] for name in names or every]
     return [
@@ -164,14 +164,14 @@ def select(cls: Any, *names: str, **defaults: Any) -> list[Option]:
 
 
 def with_options(**groups: Iterable[Option]) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Replace parameters of a command by the options of a group each; the command gets what was said of them."""
+    """Replace parameters of a command by the options of a group each; the command gets those that were given."""
 
     def decorate(run: Callable[..., T]) -> Callable[..., T]:
         @wraps(run)
         def command(**values: Any) -> T:
             for name, group in groups.items():
-                said = {each.name: each.taken(values.pop(each.name)) for each in group}
-                values[name] = {key: value for key, value in said.items() if value is not None}
+                chosen = {each.name: each.converted(values.pop(each.name)) for each in group}
+                values[name] = {key: value for key, value in chosen.items() if value is not None}
             return run(**values)
 
         parameters: list[inspect.Parameter] = []
@@ -183,7 +183,7 @@ def with_options(**groups: Iterable[Option]) -> Callable[[Callable[..., T]], Cal
 
 
 def signed(command: Callable[..., T], parameters: Iterable[inspect.Parameter]) -> Callable[..., T]:
-    """The same function, which shows these parameters, by keyword, to whoever looks at its signature."""
+    """Return the same function with these parameters, by keyword, in its signature."""
     parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}

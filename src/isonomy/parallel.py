@@ -21,35 +21,35 @@ from isonomy.given import whole
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_turn = threading.RLock()
+_pool_lock = threading.RLock()
 _pools: dict[int, ThreadPoolExecutor] = {}
-_said: list[int] = []
-_inside = threading.local()
-os.register_at_fork(before=_turn.acquire, after_in_parent=_turn.release, after_in_child=_turn.release)
+_chosen_workers: list[int] = []
+_thread_state = threading.local()
+os.register_at_fork(before=_pool_lock.acquire, after_in_parent=_pool_lock.release, after_in_child=_pool_lock.release)
 os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork
 
 
 def workers() -> int:
-    """How many chunks run at the same time.
+    """Return the number of chunks that run at the same time.
 
-    What :func:`set_workers` said; else the environment's ``OMP_NUM_THREADS``; else the processors that this process may
+    That of :func:`set_workers`; else the environment's ``OMP_NUM_THREADS``; else the processors that this process may
     use. Within a chunk it is one.
     """
-    if getattr(_inside, "chunk", False):
+    if getattr(_thread_state, "in_chunk", False):
         return 1
-    if _said:
-        return _said[-1]
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    return int(asked) if asked.isdecimal() and int(asked) else len(os.sched_getaffinity(0))
+    if _chosen_workers:
+        return _chosen_workers[-1]
+    environment = os.environ.get("OMP_NUM_THREADS", "")
+    return int(environment) if environment.isdecimal() and int(environment) else len(os.sched_getaffinity(0))
 
 
 def set_workers(count: int | None) -> None:
-    """Let so many chunks run at the same time in this process; None: as many as is usual."""
-    _said[:] = [] if count is None else [whole("count", count, 1)]
+    """Set the number of chunks that run at the same time in this process; None: the default of :func:`workers`."""
+    _chosen_workers[:] = [] if count is None else [whole("count", count, 1)]
 
 
 def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """``work`` on every item, results in order, by :func:`workers` threads.
+    """Yield the results of ``work`` on every item, in order, by :func:`workers` threads.
 
     Several callers share the threads, so work must not wait for what another one does.
     """
@@ -70,19 +70,19 @@ def in_parallel(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterat
 
 def _pool(count: int) -> ThreadPoolExecutor:
     def begin() -> None:
-        _inside.chunk = True
+        _thread_state.in_chunk = True
 
-    with _turn:
+    with _pool_lock:
         if count not in _pools:
             _pools[count] = ThreadPoolExecutor(max(count, 1), "isonomy", begin)
         return _pools[count]
 
 
 class _Blas:
-    """One thread for numpy's products while anybody asks for it.
+    """One thread for numpy's products while a block needs it.
 
-    A limit belongs to the thread that sets it, and others cannot lift it. The first who asks may leave before the last,
-    so a thread of its own sets and lifts it for all. Where somebody else has set a limit, theirs holds.
+    A limit belongs to the thread that sets it, and others cannot lift it. The first block may end before the last, so
+    a thread of its own sets and lifts it for all. A limit that was set elsewhere holds.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class _Blas:
 
 
 def _limit() -> Callable[[], None]:
-    """Set the limit; what is given lifts it."""
+    """Set the limit, and return the function that lifts it."""
     limits = ExitStack()
     limits.enter_context(_libraries().limit(limits=1, user_api="blas"))
     return limits.close
@@ -114,7 +114,7 @@ def _limit() -> Callable[[], None]:
 
 @cache
 def _libraries() -> Any:
-    """The BLAS libraries behind numpy's products; looking for them takes longer than a small product."""
+    """Return the BLAS libraries behind numpy's products; looking for them takes longer than a small product."""
     import_module("numpy")
     return import_module("threadpoolctl").ThreadpoolController().select(user_api="blas")
 
@@ -124,11 +124,11 @@ one_thread_in_blas = _Blas()
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """A sequential search, whose last bits do not depend on the machine's processors."""
-    before = getattr(_inside, "chunk", False)
-    _inside.chunk = True
+    """Run the block with one thread, so that its last bits do not depend on the machine's processors."""
+    before = getattr(_thread_state, "in_chunk", False)
+    _thread_state.in_chunk = True
     try:
         with one_thread_in_blas():
             yield
     finally:
-        _inside.chunk = before
+        _thread_state.in_chunk = before

@@ -30,7 +30,7 @@ class Bar:
 
     def __init__(self, what: str, patience: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
         self.what, self.clock = what, clock
-        self.began = self.said = clock()
+        self.began = self.printed = clock()
         self.due = self.began + patience
         self.shown: Any = None
         self.task: Any = None
@@ -45,17 +45,17 @@ class Bar:
 
     def __call__(self, done: float, total: float) -> None:
         """Take note of how much is done."""
-        if not sys.stderr.isatty() and self.clock() >= self.said + EVERY:
-            self.said = self.clock()
-            print(f"{self.what}: {summary(done, total, self.said - self.began)}", file=sys.stderr, flush=True)
+        if not sys.stderr.isatty() and self.clock() >= self.printed + EVERY:
+            self.printed = self.clock()
+            print(f"{self.what}: {summary(done, total, self.printed - self.began)}", file=sys.stderr, flush=True)
         self._update(completed=done, total=total)
 
     def note(self, text: str) -> None:
-        """Words beside the bar."""
+        """Write words beside the bar."""
         self._update(note=text)
 
     def stage(self, words: str) -> None:
-        """Something else begins."""
+        """Begin another stage of the work, with its own bar."""
         self.what, self.began = words, self.clock()
         if self.shown is not None:
             self.shown.remove_task(self.task)
@@ -91,7 +91,7 @@ class Bar:
 
 
 def summary(done: float, total: float, seconds: float) -> str:
-    """The share that is done, in per cent rounded down, and the time left if the rest goes on like it."""
+    """Return the share that is done, in per cent rounded down, and the time left if the rest goes on like it."""
     share = done / total if total else 0.0
     minutes = round(seconds * (1 / share - 1) / 60) if 0 < share < 1 else None
     if minutes is None:
@@ -109,21 +109,21 @@ class Shares:
     def __init__(self, tick: Progress, total: int) -> None:
         self.tick, self.total = tick, total
         self.done: dict[int, float] = {}
-        self.lock, self.said = threading.Lock(), 0
+        self.lock, self.reported = threading.Lock(), 0
 
     def __call__(self, part: int, size: int, share: float) -> None:
-        """Take note of a part's share; what is said never falls, and is said when a whole individual is added."""
+        """Note the share of a part that is done; the sum never falls, and is passed on for each whole individual."""
         with self.lock:
             self.done[part] = max(self.done.get(part, 0.0), min(share, 1.0) * size)
             done = min(self.total, int(sum(self.done.values()) + 1e-6))
-            if done > self.said:
-                self.said = done
+            if done > self.reported:
+                self.reported = done
                 self.tick(done, self.total)
 
 
 @contextmanager
 def shown(what: str, progress: Progress | Literal["auto"] | None) -> Iterator[Progress]:
-    """The caller's own progress, none, or a bar that appears after some patience."""
+    """Give the caller's own progress, none, or a bar that appears after some patience."""
     if callable(progress):
         yield progress
     elif progress is None:

@@ -171,7 +171,7 @@ def test_a_cluster_of_our_own_ends_without_a_word(
     for trouble in (None, KeyboardInterrupt):
         caplog.clear()
         try:
-            with caplog.at_level(logging.WARNING), engine.running("dask", None):
+            with caplog.at_level(logging.WARNING), engine.open_engine("dask", None):
                 nanny.warning("Worker exceeded its memory")
                 if trouble is not None:
                     raise trouble

@@ -28,7 +28,7 @@ from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
 from isonomy.engine import LocalEngine
 from isonomy.errors import DataError, FileError, MetricError, ParameterError, SoundnessError
-from isonomy.files import read_arrays, sweep
+from isonomy.files import read_arrays, remove_partial_files
 from isonomy.networks.network import Network
 from isonomy.parallel import set_workers, workers
 from isonomy.population import Feature, Label, Population, Schema, open_people
@@ -529,7 +529,7 @@ def test_only_what_is_older_than_the_run_is_swept(tmp_path: Path) -> None:
     for name, age in (("old", 10.0), ("new", -10.0)):
         (tmp_path / f"{name}.partial").touch()
         os.utime(tmp_path / f"{name}.partial", (time.time() - age,) * 2)
-    sweep(tmp_path, time.time())
+    remove_partial_files(tmp_path, time.time())
     assert [path.name for path in tmp_path.iterdir()] == ["new.partial"]
 
 

@@ -460,10 +460,10 @@ def test_a_file_has_the_room_of_its_size(tmp_path: Path) -> None:
 
 
 def test_room_is_for_one_file() -> None:
-    with limits.room_for(100):
-        limits.take(limits.ROOM + 100, "this")
+    with limits.budget_for(100):
+        limits.reserve(limits.BUDGET + 100, "this")
         with pytest.raises(NetworkError, match="that is larger than the supported size"):
-            limits.take(1, "that")
-    limits.take(limits.ROOM + 1000, "what is no file's")
+            limits.reserve(1, "that")
+    limits.reserve(limits.BUDGET + 1000, "what is no file's")
     with pytest.raises(NetworkError, match="larger"):
-        limits.take(limits.MATRIX + 1, "anything")
+        limits.reserve(limits.MATRIX + 1, "anything")

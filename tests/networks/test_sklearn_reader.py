@@ -37,7 +37,7 @@ from sklearn.svm import LinearSVC
 
 from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError
 from isonomy.networks import Network, load_network
-from isonomy.networks.preprocessing import affine_of, schema_columns, settled
+from isonomy.networks.preprocessing import affine_of, required_values, schema_columns
 from isonomy.population.schema import Schema
 from isonomy_verify.arithmetic import U32, gamma
 
@@ -286,7 +286,7 @@ def test_columns_that_an_earlier_step_renamed() -> None:
 
 def test_slacks_cover_the_rounding_of_the_adapter() -> None:
     people = schema()
-    lines = settled(
+    lines = required_values(
         [
             column.scaled(Fraction(1, 3), Fraction(0.1)).imputed(Fraction(0.7))
             for column in list(schema_columns(people).values())[:2]
@@ -433,7 +433,7 @@ def test_a_run_in_single_precision_stays_within_its_bound() -> None:
     people, frame = schema(), rows(300, gaps=False)
     scaler = StandardScaler().fit(frame[NUMBERS])
     columns = schema_columns(people)
-    lines = settled(
+    lines = required_values(
         columns[name].scaled(1 / Fraction(spread), shift=-Fraction(mean)).imputed(Fraction(0))  # type: ignore[union-attr]
         for name, mean, spread in zip(NUMBERS, map(float, scaler.mean_), map(float, scaler.scale_), strict=True)
     )

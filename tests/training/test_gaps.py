@@ -13,8 +13,8 @@ from isonomy.population import Domain
 from isonomy.training.gaps import (
     DifferenceBounds,
     Head,
-    _Passed,
-    _Product,
+    _ReluBound,
+    _SparseProduct,
     boxed,
     paper_gap,
     run,
@@ -163,9 +163,9 @@ def test_gradients_are_those_of_finite_differences() -> None:
     rng = torch.Generator().manual_seed(0)
     value, reach, most = (torch.rand(4, 3, generator=rng, dtype=torch.float64) for _ in range(3))
     inputs = (value - 0.5, reach, most * 0.7)
-    assert torch.autograd.gradcheck(_Passed.apply, tuple(each.requires_grad_() for each in inputs))
+    assert torch.autograd.gradcheck(_ReluBound.apply, tuple(each.requires_grad_() for each in inputs))
     shared = (value.detach() - 0.5, reach[0].detach(), most[0].detach() * 0.7)
-    assert torch.autograd.gradcheck(_Passed.apply, tuple(each.requires_grad_() for each in shared))
+    assert torch.autograd.gradcheck(_ReluBound.apply, tuple(each.requires_grad_() for each in shared))
 
 
 @pytest.mark.parametrize("counted", [0, 3, 9, 10])
@@ -176,7 +176,7 @@ def test_the_product_differentiates_as_a_product_does(counted: int) -> None:
     weight = torch.randn(10, 3, generator=rng, dtype=torch.float64)
     weight[torch.randperm(10, generator=rng)[counted:]] = 0.0
     found = []
-    for multiply in (_Product.apply, torch.matmul):
+    for multiply in (_SparseProduct.apply, torch.matmul):
         inputs = a.clone().requires_grad_(), b.clone().requires_grad_()
         (multiply(*inputs) * weight).sum().backward()
         found.append([each.grad for each in inputs])
@@ -192,12 +192,12 @@ def test_a_blind_network_has_nothing_that_is_free(kind: isonomy.population.Domai
     directions = moves.unlimited()
     torch.testing.assert_close(directions.T @ directions, torch.eye(directions.shape[1]), atol=1e-5, rtol=0)
     assert 1 <= directions.shape[1] < len(reads)
-    perceptron = Perceptron.fresh(reads, people.schema.width, (8,), 2, torch.Generator().manual_seed(0))
+    perceptron = Perceptron.random(reads, people.schema.width, (8,), 2, torch.Generator().manual_seed(0))
     x = torch.tensor(people.x[:50, reads], dtype=torch.float32)
     average = x.mean(0)
     expected = perceptron(x - (x - average) @ directions @ directions.T)
     assert moves.fixed(perceptron.layers[0][0]).max().item() > 0.1
-    perceptron.blinded(directions, average)
+    perceptron.remove_directions(directions, average)
     assert moves.fixed(perceptron.layers[0][0]).max().item() < 1e-5
     torch.testing.assert_close(perceptron(x), expected, atol=1e-5, rtol=1e-5)
 

@@ -17,10 +17,10 @@ from isonomy.population import Domain
 from isonomy.similarity import WeightedLp
 from isonomy.training import FairClassifier
 from isonomy.training import trainer as trainer_module
-from isonomy.training.config import ResolvedConfig, default_epochs, ramp, set_aside
+from isonomy.training.config import ResolvedConfig, default_epochs, ramp, validation_share
 from isonomy.training.gaps import Head
 from isonomy.training.penalties import Penalty, dual
-from isonomy.training.trainer import TrainingSet, constant_error, cooled, save_state, split
+from isonomy.training.trainer import TrainingSet, constant_error, rate_factor, save_state, split
 
 QUICK = {"hidden": (16, 16), "epochs": 6, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
 
@@ -122,13 +122,13 @@ def test_patience_waits_for_no_ramp_that_changes_nothing() -> None:
 def states(monkeypatch: pytest.MonkeyPatch) -> list[list[np.ndarray]]:
     """The weights at the end of each epoch, as trainings go on."""
     seen: list[list[np.ndarray]] = []
-    original = trainer_module.Trainer._judged
+    original = trainer_module.Trainer._validation_record
 
     def judged(self: trainer_module.Trainer, held_out: TrainingSet) -> trainer_module.Record:
         seen.append([tensor.numpy().copy() for tensor in self.perceptron.copy_state()])
         return original(self, held_out)
 
-    monkeypatch.setattr(trainer_module.Trainer, "_judged", judged)
+    monkeypatch.setattr(trainer_module.Trainer, "_validation_record", judged)
     return seen
 
 
@@ -166,8 +166,8 @@ def test_the_first_epoch_is_kept_where_all_others_are_worse(monkeypatch: pytest.
 
 
 def test_people_are_set_aside_unless_there_are_few() -> None:
-    assert set_aside(1000, None) == 0.2 and set_aside(99, None) == 0.0
-    assert set_aside(1000, 0.0) == 0.0 and set_aside(50, 0.3) == 0.3
+    assert validation_share(1000, None) == 0.2 and validation_share(99, None) == 0.0
+    assert validation_share(1000, 0.0) == 0.0 and validation_share(50, 0.3) == 0.3
     x, y = moons()
     few = FairClassifier("sgd", **QUICK).fit(x[:90], y[:90])
     assert "validation_objective" not in few.kept_ and few.kept_ == few.history_[-1]
@@ -193,7 +193,7 @@ def test_those_set_aside_are_of_all_classes_and_count_as_much(share: float) -> N
 def test_schedules() -> None:
     assert [ramp(epoch, 2, 4) for epoch in (0, 2, 3, 4, 9)] == [0, 0, 0.5, 1, 1]
     assert ramp(0, 0, 0) == 1
-    assert [cooled(share) for share in (0, 0.4, 0.75)] == [1, 1, 0.5]
+    assert [rate_factor(share) for share in (0, 0.4, 0.75)] == [1, 1, 0.5]
     with pytest.raises(ParameterError, match="'alpha_ramp' must be two shares"):
         FairClassifier(**QUICK | {"alpha_ramp": (0.3, 0.2)}).fit(*moons())
     parameters = QUICK | {"alpha": 2.0, "alpha_ramp": (0.5, 1.0), "delta_ramp": (0.0, 0.5), "gamma_ramp": (0.0, 1.0)}
@@ -226,7 +226,7 @@ def test_shifts_keep_to_the_budget(order: float) -> None:
     layers = [
         (torch.randn(units, inputs, generator=generator), torch.zeros(units)) for units, inputs in ((8, 3), (2, 8))
     ]
-    moved = penalty.ascended(layers, x, 0.05, 0.1, generator)
+    moved = penalty.ascend(layers, x, 0.05, 0.1, generator)
     cost = (moved - x).norm(dim=1)
     spent = cost.max() if order == np.inf else cost.pow(order).mean().pow(1 / order)
     assert 0.04 < float(spent) <= 0.1 * (1 + 1e-5)
@@ -237,7 +237,7 @@ def test_shifts_keep_to_the_budget(order: float) -> None:
 def test_order_one_projects_on_the_simplex() -> None:
     """The nearest point within the budget, by brute force over a grid."""
     shift = torch.tensor([[3.0, 0, 0], [1.0, 0, 0], [0.2, 0, 0]])
-    found = shifts(1.0).within_budget(shift, 0.5)[:, 0].numpy()
+    found = shifts(1.0).scale_to_budget(shift, 0.5)[:, 0].numpy()
     grid = np.linspace(0, 1.5, 61)
     points = np.array([(a, b, c) for a in grid for b in grid for c in grid if a + b + c <= 1.5 + 1e-9])
     nearest = points[((points - [3.0, 1.0, 0.2]) ** 2).sum(1).argmin()]

@@ -29,14 +29,14 @@ _lock = threading.Lock()
 def head_of(
     given: Network, threshold: float | None = None, float32_run: bool = False, favourable: tuple[int, ...] = ()
 ) -> Head:
-    """How the network's outputs are read; ``threshold`` is the cut-off of its decisions, if there is one, and of two
+    """Return the kernel's head of a network; ``threshold`` is the cut-off of its decisions, if there is one, and of two
     classes the probability of the ``favourable`` one, by default of class 1."""
     one = favourable[0] if len(favourable) == 1 and favourable[0] in (0, 1) else 1  # of several classes no matter
     return Head(given.head, given.classes, _cut_off(given, threshold), float32_run, one)
 
 
 def nodes_of(graph: Graph) -> list[Node]:
-    """The graph's operations with what is known of their errors."""
+    """Return the graph's operations with the known bounds of their errors."""
     nodes = []
     for node in graph.nodes:
         match node.op:
@@ -63,7 +63,7 @@ def nodes_of(graph: Graph) -> list[Node]:
 
 
 def preparations(given: Network, scores: bool = False) -> Preparations:
-    """The network's margins in normal form, with what was prepared for them; made once.
+    """Return the network's margins in normal form, with everything prepared for them; made once.
 
     ``scores``: with several classes, instead of margins the numbers whose sigmoids are the probabilities.
     """
@@ -81,7 +81,7 @@ def preparations(given: Network, scores: bool = False) -> Preparations:
 def prepared_for(
     given: Network, sets: ConvexSets | None = None, float32_run: bool = False, scores: bool = False
 ) -> Prepared:
-    """The network made ready for ``sets`` if they are a ball that everybody shares, else for any sets."""
+    """Prepare the network for ``sets`` if they are one ball for all individuals, else for any sets."""
     return preparations(given, scores).single(sets, float32_run)
 
 

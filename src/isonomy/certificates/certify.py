@@ -41,9 +41,9 @@ from isonomy.certificates.question import (
 )
 from isonomy.certificates.transport import Transport, checked_shift
 from isonomy.certificates.worst_case import Points
-from isonomy.engine import EngineName, check_engine, running
+from isonomy.engine import EngineName, check_engine, open_engine
 from isonomy.errors import DataError, ParameterError, template
-from isonomy.files import Arrays, FolderStore, read_json, sweep, write_json
+from isonomy.files import Arrays, FolderStore, read_json, remove_partial_files, write_json
 from isonomy.given import FINITE, choice, instance, number, whole
 from isonomy.parallel import one_thread_in_blas
 from isonomy.population import Domain, DomainKind, Population, Schema
@@ -51,7 +51,7 @@ from isonomy.population.encoding import find_column
 from isonomy.population.population import in_train
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import Selection, SplitName
-from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, cut, open_people
+from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, chunk_keys, open_people
 from isonomy.progress import Progress, Shares, shown
 from isonomy.similarity.ground import Ground
 from isonomy.similarity.metric import Metric, checked_delta, overlaps
@@ -171,7 +171,7 @@ class _Numbers:
 
     def keys(self, rows: int) -> list[ChunkKey]:
         """Slices."""
-        return cut([("", len(self.x))], rows)
+        return chunk_keys([("", len(self.x))], rows)
 
     def read(self, key: ChunkKey) -> Chunk:
         """The rows of a slice, all of weight 1."""
@@ -247,7 +247,7 @@ def _columns(
 ) -> tuple[Arrays, int]:
     """The columns of everybody, and how many chunks were computed."""
     finished, began = list[Finished](), time.time()
-    with shown("Certifying", progress) as tick, running(engine, scheduler) as where:
+    with shown("Certifying", progress) as tick, open_engine(engine, scheduler) as where:
         parts = Shares(tick, sum(map(len, keys)))
 
         def seen(work: Work, key: ChunkKey) -> Finished:
@@ -261,7 +261,7 @@ def _columns(
     computed = sum(each.computed for each in finished)
     if work.store is not None:
         columns = joined(work.parts(keys), work.store.folder / "columns")
-        sweep(work.store.folder, began)
+        remove_partial_files(work.store.folder, began)
         return columns, computed
     finished.sort(key=lambda each: each.key.index)
     return joined((each.columns or {} for each in finished), None), computed

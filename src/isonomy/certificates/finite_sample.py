@@ -36,7 +36,7 @@ import numpy.typing as npt
 from isonomy.arithmetic import FloatArray
 from isonomy.certificates.dual import Cells
 from isonomy.certificates.transport import check_radius
-from isonomy.confidence import METHODS, SLOW
+from isonomy.confidence import METHODS, ROUNDING_FACTOR
 from isonomy.errors import DataError, ParameterError, template
 from isonomy_verify.arithmetic import gamma as rounding
 from isonomy_verify.arithmetic import mean_up, power_down, up
@@ -121,7 +121,7 @@ def population_upper(
         for method, share in shares.items():
             if least >= best.upper:
                 break  # a bound of the mean is above the mean: this one cannot win any more
-            part = alpha * share / math.fsum(shares.values()) / len(multipliers) / SLOW
+            part = alpha * share / math.fsum(shares.values()) / len(multipliers) / ROUNDING_FACTOR
             upper = float(up(paid + METHODS[method](values, largest, part, weights)))
             if upper < best.upper:
                 best = PopulationBound(upper, confidence, method, multiplier, n, count)

@@ -26,12 +26,12 @@ class Description:
 
     @property
     def protected(self) -> tuple[str, ...]:
-        """Names of the protected features."""
+        """Return the names of the protected features."""
         return schema_of(self.name).protected
 
     @property
     def proxies(self) -> tuple[str, ...]:
-        """Names of the declared proxies."""
+        """Return the names of the declared proxies."""
         return schema_of(self.name).proxies
 
     def __str__(self) -> str:

@@ -37,7 +37,7 @@ def load_population(name: str, *, domain: DomainKind = "realizable") -> Populati
 
 
 def make_moons(n: int = 1000, *, noise: float = 0.1, seed: int = 0, domain: DomainKind = "realizable") -> Population:
-    """``n`` individuals on two interleaved half circles, with Gaussian noise, within the schema's range."""
+    """Draw ``n`` individuals on two interleaved half circles, with Gaussian noise, within the schema's range."""
     if n < 2:
         raise ParameterError(template("n", "a whole number >= 2", n))
     if not 0 <= noise < np.inf:

@@ -36,9 +36,9 @@ from isonomy.networks.graph import (
     Select,
     numbers,
 )
-from isonomy.networks.limits import AT_ONCE, take
+from isonomy.networks.limits import AT_ONCE, reserve
 from isonomy.networks.network import Network
-from isonomy.networks.preprocessing import Table, affine_of, settled
+from isonomy.networks.preprocessing import Table, affine_of, required_values
 from isonomy_verify.arithmetic import TINY, gamma
 
 BATCH = 3  # individuals in a nominal table; more than one, so that mixing them is noticed
@@ -53,7 +53,7 @@ class Value:
 
     @property
     def width(self) -> int:
-        """How many numbers it holds per individual."""
+        """Return the number of features of an individual."""
         return int(np.prod(self.shape, dtype=np.int64))
 
 
@@ -90,16 +90,16 @@ class Builder:
     # -- what readers call
 
     def affine(self, value: Value, op: Affine, shape: Sequence[int] | None = None) -> Value:
-        """An affine map of the flattened features."""
+        """Apply an affine map to the flattened features."""
         return Value(self._emit(op, value.node), value.shape if shape is None else tuple(shape))
 
     def diagonal(self, value: Value, scale: FloatArray, bias: FloatArray | None = None, **slacks: Any) -> Value:
-        """``scale * value + bias``, element by element, with the slacks of :meth:`Affine.diagonal`."""
+        """Return ``scale * value + bias``, element by element, with the slacks of :meth:`Affine.diagonal`."""
         self._limit(value.width, value.width)
         return self.affine(value, Affine.diagonal(scale, bias, **slacks))
 
     def activation(self, value: Value, kind: str, *parameters: float) -> Value:
-        """An elementwise function; special cases get their simplest name."""
+        """Apply an elementwise function; special cases get their simplest name."""
         match kind, *parameters:
             case ("clip", low, high) if (low, high) == (-np.inf, np.inf):
                 return value
@@ -112,27 +112,27 @@ class Builder:
         return Value(self._emit(Activation(kind, tuple(map(float, parameters))), value.node), value.shape)
 
     def unfinished(self, value: Value, kind: str, parameter: float = 0.0) -> Value:
-        """A part of a pattern that :mod:`isonomy.networks.operations` or :meth:`finish` completes."""
+        """Add a part of a pattern that :mod:`isonomy.networks.operations` or :meth:`finish` completes."""
         return Value(self._emit(Unfinished(kind, parameter), value.node), value.shape)
 
-    def nearly(self, value: Value, error: float) -> Value:
-        """A tensor that stands for another one, at most ``error`` away from it."""
+    def with_error(self, value: Value, error: float) -> Value:
+        """Return a tensor that stands for another one, at most ``error`` away from it."""
         slack = np.full(value.width, error)
         return self.diagonal(value, np.ones_like(slack), bias_slack=slack, roundings=0)
 
     def positions(self, value: Any) -> npt.NDArray[np.int64]:
-        """Where each entry of a small table of individuals stands, in the shape that the framework sees."""
+        """Return the position of each entry of a small table of individuals, in the shape that the framework sees."""
         if self.batch * value.width > AT_ONCE:
             raise NetworkError("the nominal table that its shapes ask for is larger than the supported size.")
         return np.arange(self.batch * value.width).reshape(self.batch, *value.shape)
 
     def place(self, value: Value, layout: Callable[[Constant], Any]) -> Value:
-        """A layout operation, given as a function of the array of positions."""
+        """Apply a layout operation, given as a function of the array of positions."""
         result: Value = self.placed(value, layout(self.positions(value)))
         return result
 
     def placed(self, value: Any, positions: Any) -> Any:
-        """The tensor, or table of cells, that holds at each place the entry that stood at that position."""
+        """Return the tensor, or table of cells, that holds at each place the entry that stood at that position."""
         moved = np.asarray(positions)
         if moved.ndim < 1 or moved.shape[0] != self.batch or not moved.size:
             got = list(moved.shape[1:]) if moved.size else "nothing"
@@ -148,13 +148,13 @@ class Builder:
         return Value(self._emit(Select(index), value.node), shape)
 
     def numeric(self, operand: Any) -> Any:
-        """The numbers of a table of cells as an affine map of the coordinates; other operands as they are."""
+        """Return the numbers of a table of cells as an affine map of the coordinates; other operands as they are."""
         if not isinstance(operand, Table):
             return operand
-        return self.affine(self.input, affine_of(settled(operand.columns), self.input.width), operand.shape)
+        return self.affine(self.input, affine_of(required_values(operand.columns), self.input.width), operand.shape)
 
     def linear(self, value: Value, function: Callable[[FloatArray], Constant], bias: Constant | None = None) -> Value:
-        """A linear function of each individual, found from its values at the unit vectors, plus a bias."""
+        """Apply a linear function of each individual, known by its values at the unit vectors, and add a bias."""
         self._limit(value.width, value.width)
         try:
             image = np.asarray(function(np.eye(value.width).reshape(value.width, *value.shape)))
@@ -167,7 +167,7 @@ class Builder:
         return result if bias is None else self.add(result, bias)
 
     def matmul(self, value: Value, matrix: Constant, bias: Constant | None = None) -> Value:
-        """``value @ matrix + bias`` along the last axis."""
+        """Return ``value @ matrix + bias`` along the last axis."""
         factor = numbers(matrix)
         if factor.ndim not in (1, 2) or not value.shape or value.shape[-1] != factor.shape[0]:
             got = f"{list(value.shape)} and {list(factor.shape)}"
@@ -182,7 +182,7 @@ class Builder:
     def normalise(
         self, value: Value, mean: Any, variance: Any, scale: Any = None, bias: Any = None, *, epsilon: float
     ) -> Value:
-        """Batch normalisation by stored statistics, ``(x - mean) / sqrt(variance + epsilon) * scale + bias``.
+        """Normalise a batch by stored statistics, ``(x - mean) / sqrt(variance + epsilon) * scale + bias``.
 
         **Soundness.** A sum of non-negative numbers, a root, a quotient and a product: below gamma(5); a run
         may subtract the mean first or last, so ``magnitude_bias`` holds ``|scale mean| + |bias|``.
@@ -213,7 +213,7 @@ class Builder:
         )
 
     def add(self, left: Operand, right: Operand) -> Value:
-        """The sum, with broadcasting."""
+        """Return the sum, with broadcasting."""
         left, other = self._aligned(*((left, right) if isinstance(left, Value) else (right, left)))
         if isinstance(other, Value):
             return Value(self._emit(Add(), left.node, other.node), left.shape)
@@ -226,20 +226,20 @@ class Builder:
         return self.diagonal(left, np.ones_like(other), other)
 
     def add_scaled(self, left: Operand, right: Operand, factor: float) -> Value:
-        """``left + factor * right``, with broadcasting; a scaled constant is rounded once."""
+        """Return ``left + factor * right``, with broadcasting; a scaled constant is rounded once."""
         if isinstance(right, Value):
             return self.add(left, self.multiply(right, factor))
         row = numbers(right) * factor
         result = self.add(left, row)
         exact = factor in (1.0, -1.0) or not row.size
-        return result if exact else self.nearly(result, gamma(2) * float(np.abs(row).max()) + TINY)
+        return result if exact else self.with_error(result, gamma(2) * float(np.abs(row).max()) + TINY)
 
     def subtract(self, left: Operand, right: Operand) -> Value:
-        """The difference, with broadcasting."""
+        """Return the difference, with broadcasting."""
         return self.add_scaled(left, right, -1.0)
 
     def multiply(self, left: Operand, right: Operand) -> Value:
-        """The product with a constant; of two tensors only where it completes a known function."""
+        """Return the product with a constant; of two tensors only where it completes a known function."""
         left, other = self._aligned(*((left, right) if isinstance(left, Value) else (right, left)))
         if isinstance(other, Value):
             from isonomy.networks.operations import fused_product
@@ -251,7 +251,7 @@ class Builder:
 
     @np.errstate(all="ignore")
     def divide(self, left: Operand, right: Operand) -> Value:
-        """The quotient by a constant, whose inverse is rounded once."""
+        """Return the quotient by a constant, whose inverse is rounded once."""
         if isinstance(right, Value) or not isinstance(left, Value):
             raise UnsupportedOperationError("only a constant can be a divisor.")
         left, other = self._aligned(left, right)
@@ -264,14 +264,14 @@ class Builder:
         return self.diagonal(left, inverse, weight_slack=slack)
 
     def row(self, value: Value, constant: Any) -> FloatArray:
-        """What a constant holds for each feature of a tensor that it is broadcast to."""
+        """Return the entries (width,) of a constant that is broadcast to the features of a tensor."""
         aligned, row = self._aligned(value, numbers(constant))
         if aligned.shape != value.shape or isinstance(row, Value):
             raise NetworkError("the constant must fit into the shape of the tensor.")
         return row
 
     def concat(self, operands: Sequence[Operand | Table], axis: int) -> Any:
-        """Operands joined along an axis: a table of cells if all of them are, else a tensor."""
+        """Join operands along an axis: to a table of cells if all of them are, else to a tensor."""
         parts: list[Any] = list(operands)
         if all(isinstance(each, Table) for each in parts):
             columns = tuple(column for each in parts for column in each.columns)
@@ -280,7 +280,7 @@ class Builder:
             parts = [self.numeric(each) if isinstance(each, Value | Table) else self.constant(each) for each in parts]
             node = parts[0].node if len(parts) == 1 else self._emit(Concat(), *(each.node for each in parts))
             joined = Value(node, (sum(each.width for each in parts),))
-        take(6 * joined.width, "what is joined")  # its places are numbers of Python
+        reserve(6 * joined.width, "what is joined")  # its places are numbers of Python
         split = np.split(self.positions(joined), np.cumsum([each.width for each in parts])[:-1], axis=1)
         places = [part.reshape(self.batch, *each.shape) for part, each in zip(split, parts, strict=True)]
         try:
@@ -290,7 +290,7 @@ class Builder:
         return self.placed(joined, positions)
 
     def constant(self, array: Any) -> Value:
-        """A constant table as a node: an affine map that ignores the individual."""
+        """Return a constant table as a node: an affine map that ignores the individual."""
         table = numbers(array)
         if table.ndim < 1 or table.shape[0] not in (1, self.batch):
             raise NetworkError(f"a constant of shape {list(table.shape)} cannot be joined to individuals.")
@@ -301,23 +301,23 @@ class Builder:
         return self.affine(self.input, op, table.shape[1:])
 
     def finish(self, output: Value, head: HeadChoice) -> Network:
-        """The graph up to the raw outputs, and the head that was asked for or found at its end."""
+        """Return the graph up to the raw outputs, and the head that is given, else that at its end."""
         if head not in (*get_args(Head), "auto"):
             raise ParameterError(template("head", f"auto or one of {', '.join(get_args(Head))}", head))
         last, (op, read, name) = output.node, self.nodes[output.node]
-        found: Head | None = None
+        own: Head | None = None
         if isinstance(op, Unfinished) and "softmax" in op.kind:
-            found, last, self.ending = "softmax", read[0], op.kind
+            own, last, self.ending = "softmax", read[0], op.kind
         elif op == Activation("sigmoid") and head != "regression":
-            found, last, self.ending = "sigmoid", read[0], "sigmoid"
+            own, last, self.ending = "sigmoid", read[0], "sigmoid"
         elif (both := self._complement(output.node)) is not None and head != "regression":
-            found, last, self.ending = "sigmoid", both, "both"
-        if found and head not in ("auto", found):
-            raise NetworkError(f"The network ends in a {found} ('{name}'), so head='{head}' cannot be.")
-        if head == "auto" and not found and output.width == 1:
+            own, last, self.ending = "sigmoid", both, "both"
+        if own and head not in ("auto", own):
+            raise NetworkError(f"The network ends in a {own} ('{name}'), so head='{head}' cannot be.")
+        if head == "auto" and not own and output.width == 1:
             raise NetworkError("The network ends in one raw number: say head='sigmoid' or head='regression'.")
-        chosen: Head = (found or "softmax") if head == "auto" else head
-        return Network(self._graph(last), chosen, assumed_head=head == "auto" and found is None)
+        chosen: Head = (own or "softmax") if head == "auto" else head
+        return Network(self._graph(last), chosen, assumed_head=head == "auto" and own is None)
 
     # -- helpers
 
@@ -326,7 +326,7 @@ class Builder:
         return len(self.nodes) - 1
 
     def _complement(self, node: int) -> int | None:
-        """What is under ``[1 - sigmoid(z), sigmoid(z)]``, the two columns of a single sigmoid."""
+        """Return the node ``z`` under ``[1 - sigmoid(z), sigmoid(z)]``, the two columns of a single sigmoid."""
         op, read, _ = self.nodes[node]
         if not isinstance(op, Concat) or len(read) != 2:
             return None
@@ -338,12 +338,12 @@ class Builder:
         return argument[0] if exact and mirrored else None
 
     def _graph(self, output: int) -> Graph:
-        """The nodes that the output needs."""
-        kept = {0, output}
+        """Return the nodes that the output needs."""
+        needed = {0, output}
         for i in range(output, 0, -1):
-            if i in kept:
-                kept.update(self.nodes[i][1])
-        place = {old: new for new, old in enumerate(sorted(kept))}
+            if i in needed:
+                needed.update(self.nodes[i][1])
+        place = {old: new for new, old in enumerate(sorted(needed))}
         nodes = []
         for i in place:
             op, read, name = self.nodes[i]
@@ -353,7 +353,7 @@ class Builder:
         return Graph(tuple(nodes))
 
     def _aligned(self, left: Operand, right: Operand) -> tuple[Value, Value | FloatArray]:
-        """Two operands, the first of them a tensor, broadcast to one shape; a constant as its flat row."""
+        """Broadcast two operands, the first of them a tensor, to one shape; a constant becomes its flat row."""
         assert isinstance(left, Value)
         own = (self.batch, *left.shape)
         other = (self.batch, *right.shape) if isinstance(right, Value) else numbers(right).shape
@@ -368,7 +368,7 @@ class Builder:
         return left, self._row(numbers(right), common)
 
     def _row(self, table: FloatArray, common: tuple[int, ...]) -> FloatArray:
-        """What a constant holds for one individual."""
+        """Return the row of one individual in a constant."""
         flat = np.broadcast_to(table, common).reshape(self.batch, -1)
         if not np.array_equal(flat, np.broadcast_to(flat[0], flat.shape), equal_nan=True):
             raise NetworkError("a constant differs between individuals; each row must be treated alike.")
@@ -377,4 +377,4 @@ class Builder:
 
     @staticmethod
     def _limit(rows: int, columns: int) -> None:
-        take(rows * columns, f"a layer of {rows} times {columns} weights")
+        reserve(rows * columns, f"a layer of {rows} times {columns} weights")

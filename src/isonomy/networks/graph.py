@@ -97,7 +97,7 @@ class Affine:
         magnitude_bias: FloatArray | None = None,
         roundings: int | None = None,
     ) -> Affine:
-        """One layer: exact unless slacks are given; one rounding per product, one for the bias."""
+        """Return one layer: exact unless slacks are given; one rounding per product, one for the bias."""
         matrix = np.array(weight, dtype=np.float64)
 
         def column(values: FloatArray | None) -> FloatArray:
@@ -112,45 +112,45 @@ class Affine:
     def diagonal(
         cls, scale: FloatArray, bias: FloatArray | None = None, *, roundings: int = 2, **slacks: FloatArray | None
     ) -> Affine:
-        """``y = scale * x + bias``, element by element, with the slacks of :meth:`of`."""
+        """Return ``y = scale * x + bias``, element by element, with the slacks of :meth:`of`."""
         return cls.of(np.diag(scale), bias, roundings=roundings, **slacks)
 
     @classmethod
     def identity(cls, width: int, roundings: int = 0) -> Affine:
-        """``y = x``; a run may round it."""
+        """Return ``y = x``; a run may round it."""
         return cls.diagonal(np.ones(width), roundings=roundings)
 
     @classmethod
     def selection(cls, index: Sequence[int], width: int) -> Affine:
-        """``y_i = x_index[i]``, exact also in a floating-point run."""
+        """Return ``y_i = x_index[i]``, exact also in a floating-point run."""
         return cls.of(np.eye(width)[list(index)], roundings=0)
 
     @property
     def width_in(self) -> int:
-        """How many numbers it takes."""
+        """Return the number of inputs."""
         return int(self.weight.shape[1])
 
     @property
     def width_out(self) -> int:
-        """How many numbers it gives."""
+        """Return the number of outputs."""
         return int(self.weight.shape[0])
 
     def magnitudes(self) -> tuple[FloatArray, FloatArray]:
-        """Both magnitudes with ``None`` filled in, at least ``|W_exact|`` and ``|b_exact|``."""
+        """Return both magnitudes with ``None`` filled in, at least ``|W_exact|`` and ``|b_exact|``."""
         weight = _widened(self.weight, self.weight_slack[:, None]) if self.magnitude is None else self.magnitude
         bias = _widened(self.bias, self.bias_slack) if self.magnitude_bias is None else self.magnitude_bias
         return weight, bias
 
 
 def _widened(value: FloatArray, slack: FloatArray) -> FloatArray:
-    """``|value| + slack``, rounded up: the factor covers both roundings and its own, the addend underflow. Where there
-    is no slack nothing is rounded."""
+    """Return ``|value| + slack``, rounded up: the factor covers both roundings and its own, the addend underflow. Where
+    there is no slack nothing is rounded."""
     size = np.abs(value)
     return (size + slack) * (1.0 + 2.0 * gamma(4)) + 2 * TINY if slack.any() else size
 
 
 def numbers(array: Any) -> FloatArray:
-    """A constant in float64; float32 and smaller convert exactly."""
+    """Return a constant in float64; float32 and smaller convert exactly."""
     if hasattr(array, "detach"):  # a tensor
         array = as_array(array)
     plain = np.asarray(array)
@@ -183,7 +183,7 @@ class Activation(activations.Activation):
             raise NetworkError(template(f"{self.kind}.parameters", expected, self.parameters)) from None
 
     def __call__(self, x: npt.NDArray[Any]) -> FloatArray:
-        """The values at ``x``."""
+        """Return the values at ``x``."""
         return self.shape.value(x)
 
 
@@ -229,7 +229,7 @@ class Graph:
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """How many numbers each node holds per individual."""
+        """Return the number of values of an individual at each node."""
         widths: list[int] = []
         for i, node in enumerate(self.nodes):
             if any(not 0 <= j < i for j in node.inputs):
@@ -240,17 +240,17 @@ class Graph:
 
     @property
     def input_width(self) -> int:
-        """How many features the network reads."""
+        """Return the number of features that the network reads."""
         return self.widths[0]
 
     @property
     def output_width(self) -> int:
-        """How many numbers the network gives."""
+        """Return the number of outputs."""
         return self.widths[-1]
 
     @np.errstate(all="ignore")  # outputs say themselves that they overflow
     def evaluate(self, x: FloatArray, precision: npt.DTypeLike = np.float64) -> npt.NDArray[np.floating]:
-        """The outputs (n, c) at individuals (n, m), in float64 unless a lower precision will do."""
+        """Return the outputs (n, c) at individuals (n, m), in float64 unless a lower precision will do."""
         if x.ndim != 2 or x.shape[1] != self.input_width:
             expected = f"a table of {self.input_width} columns"
             raise NetworkError(template("x", expected, tuple(x.shape)))
@@ -275,17 +275,17 @@ class Graph:
         return values[-1]
 
     def appended(self, op: Operation, name: str = "") -> Graph:
-        """The graph with one more operation behind its output."""
+        """Return the graph with one more operation behind its output."""
         return Graph((*self.nodes, Node(op, (len(self.nodes) - 1,), name)))
 
     def preceded(self, op: Affine | Select, width: int, name: str = "adapter") -> Graph:
-        """The graph behind one more operation, of ``width`` inputs."""
+        """Return the graph behind one more operation, of ``width`` inputs."""
         head = (Node(Input(width), (), self.nodes[0].name), Node(op, (0,), name))
         moved = [Node(node.op, tuple(j + 1 for j in node.inputs), node.name) for node in self.nodes[1:]]
         return Graph((*head, *moved))
 
     def hash(self) -> str:
-        """SHA-256 of the operations, their numbers and connections; names do not count."""
+        """Return the SHA-256 of the operations, their numbers and connections; names do not count."""
         digest = hashlib.sha256(b"isonomy graph 1\n")
         for node in self.nodes:
             digest.update(f"{type(node.op).__name__} {node.inputs} ".encode())
@@ -310,7 +310,7 @@ class Graph:
 
 
 def _width(node: Node, position: int, read: list[int]) -> int:
-    """The width of a node that reads nodes of these widths; an error if they do not fit."""
+    """Return the width of a node that reads nodes of these widths; an error if they do not fit."""
     single = isinstance(node.op, Affine | Activation | Select)
     if len(read) != (0 if isinstance(node.op, Input) else 1 if single else max(len(read), 1)):
         raise NetworkError(f"{type(node.op).__name__} cannot read {len(read)} nodes.")

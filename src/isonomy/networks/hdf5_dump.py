@@ -4,7 +4,7 @@
 A damaged file can make the HDF5 library loop for ever or crash, so :mod:`isonomy.networks.keras_reader` runs this page
 in a process of its own, which can be stopped. It imports nothing but h5py and numpy.
 
-**Safety.** Only what is in the file itself is read: links, external and virtual arrays are listed as strangers.
+**Safety.** Only what is in the file itself is read: links, external and virtual arrays are listed as outside.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _MEMBERS = 20_000  # groups and arrays of one file
 
 
 def dump(source: Any, limit: int, texts_limit: int) -> bytes:
-    """An npz archive: one array per dataset, and their names, the attributes and strangers as one JSON text."""
+    """Return an npz archive: the datasets, and one JSON text of their names, the attributes and outside links."""
     arrays: dict[str, Any] = {}
     attributes: dict[str, dict[str, Any]] = {}
-    strangers: list[str] = []
+    outside: list[str] = []
     waiting = [("", source)]
     while waiting:
         path, part = waiting.pop()
@@ -35,7 +35,7 @@ def dump(source: Any, limit: int, texts_limit: int) -> bytes:
         if isinstance(part, h5py.Dataset):
             limit -= part.nbytes
             if part.external or part.is_virtual or part.dtype.kind not in "fiub":
-                strangers.append(path)
+                outside.append(path)
             elif limit < 0:
                 raise ValueError("larger than the supported size")
             else:
@@ -46,8 +46,8 @@ def dump(source: Any, limit: int, texts_limit: int) -> bytes:
                 if isinstance(part.get(name, getlink=True), h5py.HardLink):
                     waiting.append((inner, part[name]))
                 else:
-                    strangers.append(inner)
-    texts = json.dumps({"names": list(arrays), "attributes": attributes, "strangers": strangers})
+                    outside.append(inner)
+    texts = json.dumps({"names": list(arrays), "attributes": attributes, "outside": outside})
     if len(texts) > texts_limit:
         raise ValueError("texts larger than the supported size")
     buffer = io.BytesIO()
@@ -56,7 +56,7 @@ def dump(source: Any, limit: int, texts_limit: int) -> bytes:
 
 
 def _text(value: Any) -> Any:
-    """Texts and lists of texts; other attributes are of no interest."""
+    """Return texts and lists of texts; other attributes are of no interest."""
     if isinstance(value, bytes | str | np.bytes_):
         return value.decode() if isinstance(value, bytes) else str(value)
     if isinstance(value, np.ndarray) and value.dtype.kind in "SOU" and value.ndim == 1:

@@ -37,19 +37,19 @@ _Entries = Mapping[str, Any]
 
 
 def schema_adapter(schema: Schema, width: int | None = None, *, reads: Reads = "auto") -> Affine:
-    """The affine map from the fair coordinates of ``schema`` to the ``width`` numbers that a model reads.
+    """Return the affine map from the fair coordinates of ``schema`` to the ``width`` numbers that a model reads.
 
     It follows ``[model.inputs]`` when the schema has it. Otherwise the model reads coordinates as they are (all of
     them, or those of the seen features), or raw columns of numbers, whichever ``width`` or ``reads`` tells.
     """
     columns = model_columns(schema, width=width, reads=reads)
-    return preprocessing.affine_of(preprocessing.settled(columns), schema.width)
+    return preprocessing.affine_of(preprocessing.required_values(columns), schema.width)
 
 
 def model_columns(
     schema: Schema, *, names: Sequence[str] | None = None, width: int | None = None, reads: Reads = "auto"
 ) -> list[Column]:
-    """The columns that a model reads, found from their names, from ``[model.inputs]``, or from their number.
+    """Return the columns that a model reads, by their names, by ``[model.inputs]``, or by their number.
 
     A name that the schema lacks is an :class:`~isonomy.networks.preprocessing.Absent` column: an error once it is read.
     """
@@ -90,7 +90,7 @@ def model_columns(
 
 
 def _same(some: Sequence[Column], others: Sequence[Column]) -> bool:
-    """Whether columns are the same numbers: raw ones are coordinates where unit and origin change nothing."""
+    """Say whether columns are the same numbers: raw ones are coordinates where unit and origin change nothing."""
     return all(
         isinstance(one, Number) and isinstance(other, Number) and not one.flag and one.value.terms == other.value.terms
         for one, other in zip(some, others, strict=True)
@@ -104,7 +104,7 @@ def _absent(reader: str, name: str, raw: Mapping[str, Column]) -> Absent:
 
 
 def in_class_order(read: Network, schema: Schema | None, own: Sequence[str]) -> Network:
-    """A model with named classes, its raw outputs put into the order of the schema's classes.
+    """Put the raw outputs of a model with named classes into the order of the schema's classes.
 
     Classes are matched by name; a model that was trained on class indices 0, 1, ... (or False, True) has the schema's
     order.
@@ -134,7 +134,7 @@ def in_class_order(read: Network, schema: Schema | None, own: Sequence[str]) -> 
 def feed(
     shapes: Mapping[str, tuple[int, ...]], schema: Schema | None, reads: Reads = "auto", batch: int = BATCH
 ) -> tuple[Builder, dict[str, Table | Value]]:
-    """What each input of a file reads; a size of 0 in a shape is unknown.
+    """Return the columns or tensor that each input of a file reads; a size of 0 in a shape is unknown.
 
     With a schema an input called like a column reads this column, as ``[model.inputs]`` describes it if it does; a
     single input of another name reads what :func:`model_columns` finds.
@@ -169,7 +169,7 @@ def feed(
 
 
 def input_columns(schema: Schema) -> list[Column]:
-    """The columns that ``[model.inputs]`` describes, one for each number that the model reads."""
+    """Return the columns that ``[model.inputs]`` describes, one for each number that the model reads."""
     raw = preprocessing.schema_columns(schema)
     tables = {key: value for key, value in schema.inputs.items() if isinstance(value, Mapping)}
     with reading("[model.inputs]", kind=SchemaError):
@@ -191,7 +191,7 @@ def input_columns(schema: Schema) -> list[Column]:
 
 
 def _inputs(column: Column, start: int, table: _Entries, usual: Any) -> list[Column]:
-    """What the model reads of one column: encoded, then filled, then scaled, then the indicator of a gap."""
+    """Return the model's columns of a raw one: encoded, then filled, then scaled, then the indicator of a gap."""
     encode = "number"
     if isinstance(column, Choice):
         encode = "onehot" if column.marks else "ordinal"
@@ -230,7 +230,7 @@ def _inputs(column: Column, start: int, table: _Entries, usual: Any) -> list[Col
 
 
 def _numeric(column: Column) -> bool:
-    """Whether a column can be read as a number without an encoding."""
+    """Say whether a column can be read as a number without an encoding."""
     try:
         as_number(column)
     except NetworkError:
@@ -239,7 +239,7 @@ def _numeric(column: Column) -> bool:
 
 
 def _filled(number: Number, column: Column, table: _Entries) -> Number:
-    """A missing cell reads what the table says, or what the schema fills it with."""
+    """Fill missing cells by the table's number, else by the schema's."""
     if "missing" in table:
         return number.imputed(_number(table, "missing"))
     if isinstance(column, Choice) and column.rank is None:
@@ -276,11 +276,11 @@ def _values(column: Column, table: _Entries) -> list[Column]:
     if not isinstance(given, Mapping):
         raise NetworkError(f"it needs 'values', such as {{ female = 0, male = 1 }}. Got {given!r}.")
     known = {cell_of(name): exact(value, f"the value of {name!r}") for name, value in given.items()}
-    return [choice.numbers(choice.found(known, _unknown(choice, "values")))]
+    return [choice.numbers(choice.entries(known, _unknown(choice, "values")))]
 
 
 def _categories(choice: Choice, table: _Entries, gap: bool = True) -> list[Any]:
-    """The categories in the model's order."""
+    """Return the categories in the model's order."""
     listed = table.get("categories")
     if listed is None:
         return [cells[0] for cells in choice.spellings][: len(choice.spellings) - (not gap)]

@@ -33,9 +33,9 @@ from isonomy.networks import operations
 from isonomy.networks.builder import Builder, Value
 from isonomy.networks.graph import Constant, HeadChoice
 from isonomy.networks.inputs import Reads, feed
-from isonomy.networks.limits import member, reading, unpacked
+from isonomy.networks.limits import read_member, reading, unpacked_limit
 from isonomy.networks.network import Network
-from isonomy.networks.operations import Call, Rule, elementwise, rule, same
+from isonomy.networks.operations import Call, Rule, elementwise, identity, rule
 from isonomy.networks.preprocessing import Table
 from isonomy.population.schema import Schema
 from isonomy.population.toml import TEXT, read_json
@@ -59,19 +59,19 @@ def read_keras(
     output: str | None = None,
     reads: Reads = "auto",
 ) -> Network:
-    """The graph of a Keras file up to its raw outputs, and its head."""
+    """Return the graph of a Keras file up to its raw outputs, and its head."""
     if path.suffix.lower() == ".keras":
         with zipfile.ZipFile(path) as archive:
-            config = read_json(member(archive, "config.json", TEXT), "Its description")
-            stored = _read_hdf5(member(archive, "model.weights.h5", unpacked()))
-        layers = _weights_by_class(stored, _described(config))
+            config = read_json(read_member(archive, "config.json", TEXT), "Its description")
+            stored = _read_hdf5(read_member(archive, "model.weights.h5", unpacked_limit()))
+        layers = _weights_by_class(stored, _read_layers(config))
     else:
         stored = _read_hdf5(path)
         written = stored.text("", "model_config")
         if not isinstance(written, str):
             raise FileError(f"'{path}' holds weights without their network; save the model with model.save(path).")
         config = read_json(written, "Its description")
-        layers = [_weighted_by_name(stored, layer) for layer in _described(config)]
+        layers = [_weighted_by_name(stored, layer) for layer in _read_layers(config)]
     model = _Model(config, layers, schema, reads)
     return model.builder.finish(model.output(output), head)
 
@@ -97,15 +97,15 @@ class _Model:
         self.ends = [(layers[-1].name, 0)]
         inputs = layers[:1]
         if config["class_name"] != "Sequential":
-            self.ends = _histories(inner.get("output_layers", []))
-            chosen = [name for name, _ in _histories(inner.get("input_layers") or [])]
+            self.ends = _tensor_references(inner.get("output_layers", []))
+            chosen = [name for name, _ in _tensor_references(inner.get("input_layers") or [])]
             inputs = [layer for layer in layers if layer.kind == "InputLayer" and layer.name in (chosen or self.layers)]
         shapes = {layer.name: _input_shape(layer, layers) for layer in inputs}
         self.builder, fed = feed(shapes, schema, reads)
         self.known = {(name, 0): operand for name, operand in fed.items()}
 
     def output(self, wanted: str | None) -> Value:
-        """The tensor of the last layer, or of the output that is asked for."""
+        """Return the tensor of the last layer, or of the ``wanted`` output."""
         named = {name: (name, node) for name, node in self.ends}
         if len(self.ends) > 1 and wanted not in named:
             raise NetworkError(f"there are several outputs; say output= one of {', '.join(map(repr, named))}.")
@@ -115,7 +115,7 @@ class _Model:
         return result
 
     def _value(self, name: str, node: int) -> Value | Table:
-        """The tensor that a layer gives at one of its uses."""
+        """Return the tensor that a layer gives at one of its uses."""
         key = (name, node)
         if key not in self.known:
             layer = self.layers.get(name)
@@ -132,11 +132,11 @@ class _Model:
                 known = ", ".join(sorted(_LAYERS))
                 raise UnsupportedOperationError(f"{layer.kind} is not among the supported: {known}.")
             operands = read if layer.kind == "Embedding" else [self.builder.numeric(each) for each in read]
-            return _meant(layer.kind, Call(self.builder, layer.config, layer.weights), *operands)
+            return _apply_layer(layer.kind, Call(self.builder, layer.config, layer.weights), *operands)
 
 
 def _input_shape(layer: _Layer, layers: Iterable[_Layer]) -> tuple[int, ...]:
-    """The shape of the features that an input reads; 0 where it is not said."""
+    """Return the shape of the features that an input reads; 0 where it is unknown."""
     full = layer.config.get("batch_shape") or layer.config.get("batch_input_shape")
     if not full:  # a sequential model that begins with its first layer
         kernel = next((each for part in layers for each in part.weights), np.empty((0,)))
@@ -144,8 +144,8 @@ def _input_shape(layer: _Layer, layers: Iterable[_Layer]) -> tuple[int, ...]:
     return tuple(int(size or 0) for size in full[1:])
 
 
-def _described(config: Any) -> list[_Layer]:
-    """The layers of a functional model, or of a sequential one, each of which reads the one before it."""
+def _read_layers(config: Any) -> list[_Layer]:
+    """Return the layers of a functional model, or of a sequential one, each of which reads the one before it."""
     if not isinstance(config, Mapping) or config.get("class_name") not in ("Sequential", "Functional", "Model"):
         kind = config.get("class_name") if isinstance(config, Mapping) else type(config).__name__
         raise UnsupportedOperationError(f"only sequential and functional models can be read, not {kind}: use ONNX.")
@@ -158,7 +158,7 @@ def _described(config: Any) -> list[_Layer]:
             raise UnsupportedOperationError(f"'{name}' ({origin}.{kind}) is not a layer of Keras itself.")
         if kind != "InputLayer" and "trainable" not in each["config"]:  # every layer has this option, no operation has
             raise UnsupportedOperationError(f"'{name}' ({kind}) is an operation, not a layer; use a layer, or ONNX.")
-        inbound = [_histories(node) for node in each.get("inbound_nodes", [])]
+        inbound = [_tensor_references(node) for node in each.get("inbound_nodes", [])]
         layers.append(_Layer(str(name), kind, each["config"], tuple(map(tuple, inbound))))
     if not layers or len({layer.name for layer in layers}) != len(layers):
         raise FileError("The description of its layers is empty or names a layer twice.")
@@ -169,26 +169,26 @@ def _described(config: Any) -> list[_Layer]:
     return layers[:1] + [replace(layer, inbound=(((before.name, 0),),)) for before, layer in pairwise(layers)]
 
 
-def _histories(tree: Any) -> list[tuple[str, int]]:
-    """Every reference to a tensor, ``[layer, node, tensor]``, in the nested lists of either version of the format.
+def _tensor_references(tree: Any) -> list[tuple[str, int]]:
+    """Return every reference to a tensor, ``[layer, node, tensor]``, in nested lists of either version of the format.
 
     Whatever else is passed to a layer (a number, ``training=True``) could change what it does, so it is refused.
     """
     if isinstance(tree, Mapping):
         if "keras_history" in tree.get("config", {}):
-            return _histories(tree["config"]["keras_history"])
+            return _tensor_references(tree["config"]["keras_history"])
         if "args" in tree and set(tree) == {"args", "kwargs"}:
-            _harmless(tree["kwargs"])
-            return _histories(tree["args"])
+            _refuse_arguments(tree["kwargs"])
+            return _tensor_references(tree["args"])
     elif isinstance(tree, list):
         if len(tree) >= 3 and isinstance(tree[0], str) and all(type(each) is int for each in tree[1:3]):
-            _harmless(tree[3] if len(tree) > 3 else {})
+            _refuse_arguments(tree[3] if len(tree) > 3 else {})
             return [(tree[0], tree[1])]
-        return [found for part in tree for found in _histories(part)]
+        return [reference for part in tree for reference in _tensor_references(part)]
     raise UnsupportedOperationError(f"a layer is called with {tree!r}, which is no tensor.")
 
 
-def _harmless(arguments: Mapping[str, Any]) -> None:
+def _refuse_arguments(arguments: Mapping[str, Any]) -> None:
     for name, value in arguments.items():
         if value not in (None, False):
             raise UnsupportedOperationError(f"a layer is called with {name}={value!r}, which is not supported.")
@@ -197,21 +197,21 @@ def _harmless(arguments: Mapping[str, Any]) -> None:
 # -- what layers do
 
 
-def _meant(kind: str, call: Call, *operands: Value | Table) -> Any:
-    """What a kind of layer gives; an option that changes it and that its rule does not look at is refused."""
+def _apply_layer(kind: str, call: Call, *operands: Value | Table) -> Any:
+    """Apply a kind of layer; an option that changes its function and that its rule does not read is refused."""
     result = _LAYERS[kind](call, *operands)
     training = [name for name in call.options if name.endswith(_TRAINING)]
     call.refuse_unread(dict.fromkeys(call.options, False), {*training, *_HARMLESS})
     return result
 
 
-def _activated(call: Call, x: Value, activation: Any) -> Any:
-    """An activation by its name, or by the record of an activation layer; a function of the user's is neither."""
+def _apply_activation(call: Call, x: Value, activation: Any) -> Any:
+    """Apply an activation by its name, or by the record of an activation layer; a function of the user's is neither."""
     if isinstance(activation, Mapping):
         kind, config = activation.get("class_name"), activation.get("config")
         if kind not in ("ReLU", "LeakyReLU", "ELU", "Softmax") or not isinstance(config, Mapping):
             raise UnsupportedOperationError("an activation that is a function of the user's own is not supported.")
-        return _meant(kind, Call(call.builder, config), x)
+        return _apply_layer(kind, Call(call.builder, config), x)
     name = "linear" if activation is None else activation
     if not isinstance(name, str) or name not in _ACTIVATIONS:
         known = ", ".join(sorted(_ACTIVATIONS))
@@ -226,7 +226,7 @@ def _dense(call: Call, x: Value) -> Any:
     if biased and call.weights[1].shape != call.weights[0].shape[1:]:
         raise NetworkError("its bias does not fit its kernel.")
     value = call.builder.matmul(x, call.weights[0], call.weights[1] if biased else None)
-    return _activated(call, value, call("activation"))
+    return _apply_activation(call, value, call("activation"))
 
 
 def _batch_norm(call: Call, x: Value) -> Value:
@@ -240,7 +240,7 @@ def _batch_norm(call: Call, x: Value) -> Value:
 
 
 def _normalization(call: Call, x: Value) -> Value:
-    """``(x - mean) / max(sqrt(variance), 1e-7)``, given as options or adapted to data."""
+    """Return ``(x - mean) / max(sqrt(variance), 1e-7)``, given as options or adapted to data."""
     mean, variance = call("mean"), call("variance")
     if mean is None and len(call.weights) >= 2:
         mean, variance = call.weights[:2]
@@ -285,7 +285,7 @@ def _sum(call: Call, first: Value, *others: Value) -> Any:
 
 
 _ACTIVATIONS: dict[str, Rule] = {
-    "linear": same,
+    "linear": identity,
     **{kind: each for kind, each in operations.ACTIVATIONS.items() if kind not in ("hardswish", "erf")},
     "swish": elementwise("silu"),
     **dict.fromkeys(("hard_silu", "hard_swish"), elementwise("hardswish")),
@@ -300,7 +300,7 @@ _LAYERS: dict[str, Rule] = {
     "Embedding": _embedding,
     "BatchNormalization": _batch_norm,
     "Normalization": _normalization,
-    "Activation": lambda call, x: _activated(call, x, call("activation")),
+    "Activation": lambda call, x: _apply_activation(call, x, call("activation")),
     "ReLU": _relu,
     "LeakyReLU": lambda call, x: call.builder.activation(x, "leaky_relu", call("negative_slope", call("alpha", 0.3))),
     "PReLU": lambda call, x: operations.prelu(call.builder, x, call.weights[0]),
@@ -312,8 +312,8 @@ _LAYERS: dict[str, Rule] = {
     "Add": _sum,
     "Subtract": rule(Builder.subtract),
     "Concatenate": lambda call, *read: call.builder.concat(read, int(call("axis", -1))),
-    **dict.fromkeys(("Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "SpatialDropout1D"), same),
-    **dict.fromkeys(("ActivityRegularization", "Identity", "InputLayer"), same),
+    **dict.fromkeys(("Dropout", "AlphaDropout", "GaussianDropout", "GaussianNoise", "SpatialDropout1D"), identity),
+    **dict.fromkeys(("ActivityRegularization", "Identity", "InputLayer"), identity),
 }
 
 
@@ -321,10 +321,10 @@ _LAYERS: dict[str, Rule] = {
 
 
 def _weights_by_class(stored: _Stored, layers: list[_Layer]) -> list[_Layer]:
-    """Layers of a ``.keras`` archive: weights are in groups named by class, counted in the order of the layers."""
+    """Return layers of a ``.keras`` archive: weights are in groups named by class and counted in order."""
     root = "/layers" if "/layers" in stored else "/_layer_checkpoint_dependencies"
     counts: Counter[str] = Counter()
-    known = (*stored.attributes, *stored.strangers)
+    known = (*stored.attributes, *stored.outside)
     weighted = []
     for layer in layers:
         base = re.sub(r"([a-z])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", layer.kind)).lower()
@@ -341,7 +341,7 @@ def _weights_by_class(stored: _Stored, layers: list[_Layer]) -> list[_Layer]:
 
 
 def _weighted_by_name(stored: _Stored, layer: _Layer) -> _Layer:
-    """A layer of an ``.h5`` file: a group named by it lists its weights."""
+    """Return a layer of an ``.h5`` file: a group named by it lists its weights."""
     group = f"/model_weights/{layer.name}"
     names = stored.text(group, "weight_names") or []
     return replace(layer, weights=tuple(stored.array(f"{group}/{name}") for name in names))
@@ -353,32 +353,32 @@ class _Stored:
 
     arrays: Mapping[str, Constant]
     attributes: Mapping[str, Mapping[str, Any]]
-    strangers: tuple[str, ...]
+    outside: tuple[str, ...]
 
     def __contains__(self, path: str) -> bool:
         return path in self.attributes
 
     def array(self, path: str) -> Constant:
-        """An array of numbers that the file itself holds."""
-        if any(path == each or path.startswith(f"{each}/") for each in self.strangers):
+        """Return an array of numbers that the file itself holds."""
+        if any(path == each or path.startswith(f"{each}/") for each in self.outside):
             raise FileError(f"Its '{path}' is a link, kept elsewhere, or no numbers, and is not read.")
         if path not in self.arrays:
             raise FileError(f"Its array '{path}' is missing.")
         return self.arrays[path]
 
     def text(self, path: str, name: str) -> Any:
-        """A text, or list of texts, attached to a group; None when there is none."""
+        """Return a text, or list of texts, attached to a group; None when there is none."""
         return self.attributes.get(path, {}).get(name)
 
 
 def _read_hdf5(source: Path | bytes) -> _Stored:
-    """The contents of a file, or of a file in memory."""
+    """Read a file, or a file in memory, in another process."""
     if importlib.util.find_spec("h5py") is None:
         raise FileError("It needs the package h5py: pip install isonomy[keras].")
     script = str(Path(__file__).with_name("hdf5_dump.py"))
     name = "-" if isinstance(source, bytes) else str(source.resolve())
     # -P: the folder of the script, whose files have common names, is not searched for modules.
-    command = [sys.executable, "-P", script, name, str(unpacked()), str(TEXT)]
+    command = [sys.executable, "-P", script, name, str(unpacked_limit()), str(TEXT)]
     try:
         done = subprocess.run(
             command,
@@ -398,4 +398,4 @@ def _read_hdf5(source: Path | bytes) -> _Stored:
     with np.load(io.BytesIO(done.stdout), allow_pickle=False) as content:
         texts = json.loads(str(content["texts"]))
         arrays = {path: content[f"arr_{i}"] for i, path in enumerate(texts["names"])}
-    return _Stored(arrays, texts["attributes"], tuple(texts["strangers"]))
+    return _Stored(arrays, texts["attributes"], tuple(texts["outside"]))

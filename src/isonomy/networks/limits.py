@@ -3,7 +3,7 @@ the part and the file that was being read, in one sentence.
 
 A file is believed in proportion to its size. What it holds itself costs its sender as much as us; what it only *asks
 for* (a constant of a given shape, a doubled tensor, a member that unpacks to a thousand times its size) costs nothing
-to write, so all of that together gets ``ROOM`` and what the file weighs. A file that is small therefore cannot make a
+to write, so all of that together gets ``BUDGET`` and the size of the file. A file that is small therefore cannot make a
 reader take more than about 200 MB, whatever it says. Texts have the limit ``TEXT``, schemas ``CATEGORIES``
 (:mod:`isonomy.population`).
 """
@@ -26,7 +26,7 @@ FILE = 2**31
 MATRIX = 2**25
 """Numbers in one weight matrix."""
 
-ROOM = 2**22
+BUDGET = 2**22
 """Numbers (32 MiB) that all matrices and constants of a network may have beyond the bytes of its file: an honest layer
 takes a number for every two to eight bytes, and the largest layer of a small file, 2048 by 2048, fits once. While a
 matrix is made there are up to four of its size."""
@@ -43,67 +43,67 @@ NODES = 2**15
 
 
 @dataclass
-class _Room:
-    """What is left for one file."""
+class _Budget:
+    """The size of a file, and the numbers that it may still allocate."""
 
     size: int = 0
     left: float = math.inf
 
 
-_OPEN: ContextVar[_Room] = ContextVar("room", default=_Room())  # noqa: B039 - what is no file's may take all it wants
+_BUDGET: ContextVar[_Budget] = ContextVar("budget", default=_Budget())  # noqa: B039 - what is no file's may take all it wants
 
 
 @contextmanager
-def room_for(size: int) -> Iterator[None]:
-    """While this lasts a file of so many bytes is read."""
-    token = _OPEN.set(_Room(size, ROOM + size))
+def budget_for(size: int) -> Iterator[None]:
+    """Set the budget of the block: that of a file of ``size`` bytes."""
+    token = _BUDGET.set(_Budget(size, BUDGET + size))
     try:
         yield
     finally:
-        _OPEN.reset(token)
+        _BUDGET.reset(token)
 
 
-def give(size: int) -> None:
-    """So many bytes of what is being read lie in other files."""
-    _OPEN.get().left += size
+def enlarge_budget(size: int) -> None:
+    """Add ``size`` bytes to the budget: those of other files that are part of what is read."""
+    _BUDGET.get().left += size
 
 
-def take(numbers: int, what: str) -> None:
-    """Make sure of so many numbers, which stay, before they are allocated."""
-    room = _OPEN.get()
-    room.left -= numbers
-    if numbers > MATRIX or room.left < 0:
+def reserve(numbers: int, what: str) -> None:
+    """Reserve ``numbers`` float64 of the budget before they are allocated, or raise NetworkError above it."""
+    budget = _BUDGET.get()
+    budget.left -= numbers
+    if numbers > MATRIX or budget.left < 0:
         raise NetworkError(f"{what} is larger than the supported size.")
 
 
-def unpacked() -> int:
-    """Bytes to which the file that is being read may unpack."""
-    return UNPACKED + 2 * _OPEN.get().size
+def unpacked_limit() -> int:
+    """Return the bytes to which the file that is being read may unpack."""
+    return UNPACKED + 2 * _BUDGET.get().size
 
 
 @contextmanager
-def opened_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """A zip archive whose members together are small enough; ``zipfile`` gives no more of one than its entry says."""
+def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive of limited size in all; ``zipfile`` gives no more of a member than its entry says."""
     with zipfile.ZipFile(path) as archive:
-        if sum(each.file_size for each in archive.infolist()) > unpacked():
+        if sum(each.file_size for each in archive.infolist()) > unpacked_limit():
             raise FileError("The archive unpacks to more than the supported size.")
         yield archive
 
 
-def member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
-    """One member of an archive, if it is there and of a reasonable size."""
+def read_member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
+    """Return one member of an archive, if it is there and of a reasonable size."""
     try:
         size = archive.getinfo(name).file_size
     except KeyError:
         raise FileError(f"The archive lacks '{name}'.") from None
-    if size > min(largest, unpacked()):
+    if size > min(largest, unpacked_limit()):
         raise FileError(f"The archive's '{name}' is larger than the supported size.")
     return archive.read(name)
 
 
 @contextmanager
 def reading(part: str, absent: str = "cannot be read", kind: type[IsonomyError] | None = None) -> Iterator[None]:
-    """Errors name the node, layer or model; whatever else breaks while it is read becomes an error about it.
+    """Name the node, layer or model in errors; any other exception while it is read becomes an error about it.
 
     ``absent`` is what it means that an attribute is missing, ``kind`` what an error becomes where it is not the file's.
     """
@@ -121,9 +121,9 @@ def reading(part: str, absent: str = "cannot be read", kind: type[IsonomyError] 
 
 @contextmanager
 def reading_file(path: Path, kind: str) -> Iterator[None]:
-    """Errors name the file; whatever a damaged file breaks becomes one sentence, and it gets the room of its size."""
+    """Name the file in errors, turn any other exception into one, and set the budget of the file's size."""
     try:
-        with room_for(path.stat().st_size):
+        with budget_for(path.stat().st_size):
             yield
     except (NetworkError, FileError) as error:
         text = str(error) if path.name in str(error) else f"{path.name}: {error}"
@@ -138,6 +138,6 @@ def reading_file(path: Path, kind: str) -> Iterator[None]:
 
 
 def one_line(message: str) -> str:
-    """A message whose parts come from a file, in one printable line."""
+    """Return a message whose parts come from a file, in one printable line."""
     text = " ".join("".join(c if c.isprintable() else " " for c in message).split())
     return text if len(text) <= 2000 else f"{text[:2000]}..."

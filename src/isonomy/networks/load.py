@@ -27,8 +27,8 @@ OPTIONS = ("head", "output", "activation", "reads")
 
 
 def load_model(source: Any, schema: Schema | None = None, *, head: HeadChoice = "auto") -> Network:
-    """What is to be judged, from its ``source``: a path, a torch module, a fitted scikit-learn estimator or pipeline,
-    or a network as it is.
+    """Return the network of a ``source``: a path, a torch module, a fitted scikit-learn estimator or pipeline, or a
+    network as it is.
 
     With a ``schema`` it reads the schema's coordinates. ``head`` is as for :func:`load_network`, which has more options
     for files; so have :meth:`Network.from_torch` and :meth:`Network.from_sklearn` for live objects.
@@ -60,10 +60,10 @@ def load_network(
 ) -> Network:
     """Read a network from the file at ``path``; with a ``schema`` it reads the schema's coordinates.
 
-    ``head`` is found at the end of the network. One raw number may be a probability or an amount, so the head has to be
-    said; several are taken as a softmax with an :class:`~isonomy.AssumedHeadWarning`, unless it is. ``output`` chooses
-    among several outputs; ``activation`` is what a plain state dict does not say; ``reads`` tells raw columns from
-    coordinates where neither names nor ``[model.inputs]`` do; ``name`` defaults to the name of the file.
+    ``head`` is read from the end of the network. One raw number may be a probability or an amount, so the head has to
+    be given; several are taken as a softmax with an :class:`~isonomy.AssumedHeadWarning`, unless it is. ``output``
+    chooses among several outputs; ``activation`` is what a plain state dict does not say; ``reads`` tells raw columns
+    from coordinates where neither names nor ``[model.inputs]`` do; ``name`` defaults to the name of the file.
     """
     options = {"head": head, "output": output, "activation": activation, "reads": reads}
     network = open_network(path, schema, name=name, **options)
@@ -73,15 +73,15 @@ def load_network(
 
 
 def open_network(path: str | Path, schema: Schema | None = None, *, name: str | None = None, **options: Any) -> Network:
-    """As :func:`load_network`, for callers who pass the network's ``remark`` on themselves."""
+    """Read a network as :func:`load_network` does, for callers who pass its ``remark`` on themselves."""
     instance("path", path, str | Path, "the path of a network file")
-    said = {"schema": schema, "head": "auto", "output": None, "activation": None, "reads": "auto"} | options
+    given = {"schema": schema, "head": "auto", "output": None, "activation": None, "reads": "auto"} | options
     instance("schema", schema, Schema | None, "None or a Schema")
-    for parameter, value in (("output", said["output"]), ("activation", said["activation"]), ("name", name)):
+    for parameter, value in (("output", given["output"]), ("activation", given["activation"]), ("name", name)):
         instance(parameter, value, str | None, "None or a text")
-    if said["head"] not in ("auto", *get_args(Head)):
-        raise ParameterError(template("head", f"auto or one of {', '.join(get_args(Head))}", said["head"]))
-    choice("reads", said["reads"], Reads)
+    if given["head"] not in ("auto", *get_args(Head)):
+        raise ParameterError(template("head", f"auto or one of {', '.join(get_args(Head))}", given["head"]))
+    choice("reads", given["reads"], Reads)
     file = Path(path)
     suffix = file.suffix.lower()
     if file.is_file() and (other := model_in(file)):
@@ -100,13 +100,13 @@ def open_network(path: str | Path, schema: Schema | None = None, *, name: str | 
         if file.stat().st_size > FILE:
             raise FileError(f"'{file}' is larger than {FILE >> 30} GiB, more than a network that can be certified.")
         module, _, function = reader.partition(".")
-        options = {option: said[option] for option in used}
+        options = {option: given[option] for option in used}
         read = getattr(import_module(f"isonomy.networks.{module}"), function)(file, **options)
-        opened = {option: said[option] for option in OPTIONS}
+        opened = {option: given[option] for option in OPTIONS}
         network: Network = replace(read, name=file.stem if name is None else name, opened=opened)
         if schema is None or "schema" in used:  # the graph reads the schema's coordinates already
             return network
-        return network.adapted(schema_adapter(schema, network.input_width, reads=said["reads"]))
+        return network.adapted(schema_adapter(schema, network.input_width, reads=given["reads"]))
 
 
 # ending -> what it is, its reader (module and function), and what the reader wants to know

@@ -67,8 +67,8 @@ class Network:
     ) -> Network:
         """Read a ``module`` of ``torch.nn`` in evaluation mode under a ``name``; it is itself left as it is.
 
-        ``width`` is the number of features; it is needed only when the first layer does not tell. ``head`` is found at
-        the end of the module; several raw outputs are taken as a softmax with a warning, unless it is said.
+        ``width`` is the number of features, needed only when the first layer does not show it. ``head`` is read from
+        the end of the module; several raw outputs are taken as a softmax with a warning, unless it is given.
         """
         needed("torch", "torch", "A live torch module")
         from isonomy.networks.torch_reader import read_torch
@@ -94,7 +94,7 @@ class Network:
         The adapter is taken from the pipeline: raw columns by the names of its training table, so that the network
         answers for raw rows. An estimator without names reads ``"raw"`` columns or ``"coordinates"``; ``reads`` says
         which when their number does not. Outputs follow the order of the schema's classes. Without a schema a bare
-        estimator reads its own features. ``head`` and ``name`` are its own unless said.
+        estimator reads its own features. ``head`` and ``name`` are its own unless given.
         """
         from isonomy.networks.sklearn_reader import read_sklearn
 
@@ -110,7 +110,8 @@ class Network:
         head: Head = "softmax",
         name: str = "network",
     ) -> Network:
-        """A perceptron of ``weights`` (out, in), ``biases`` (out,), ``activation`` between them, ``head``, ``name``."""
+        """Build a perceptron of ``weights`` (out, in), ``biases`` (out,), ``activation`` between, ``head``,
+        ``name``."""
         for parameter, given in (("weights", weights), ("biases", biases)):
             if not hasattr(given, "__len__") or isinstance(given, str) or not len(given):
                 raise ParameterError(template(parameter, "a list with an array for each layer", given))
@@ -129,7 +130,7 @@ class Network:
 
     @property
     def remark(self) -> str:
-        """What was assumed when the network was read, in one sentence; empty if nothing was."""
+        """Return in one sentence what was assumed when the network was read; empty if nothing was."""
         if not self.assumed_head:
             return ""
         return (
@@ -139,27 +140,27 @@ class Network:
 
     @property
     def input_width(self) -> int:
-        """How many features the network reads."""
+        """Return the number of features that the network reads."""
         return self.graph.input_width
 
     @property
     def classes(self) -> int:
-        """How many raw outputs there are: k for softmax, 1 for a single sigmoid or number."""
+        """Return the number of raw outputs: k for softmax, 1 for a single sigmoid or number."""
         return self.graph.output_width
 
     def logits(self, x: npt.ArrayLike) -> FloatArray:
-        """The raw outputs (n, classes) at individuals (n, m), in float64."""
+        """Return the raw outputs (n, classes) at individuals (n, m), in float64."""
         table = np.atleast_1d(numbers("x", x, _REAL))
         parts = [self.graph.evaluate(table[at : at + _ROWS]) for at in range(0, max(len(table), 1), _ROWS)]
         return np.concatenate(parts).astype(np.float64, copy=False)
 
     def __call__(self, x: npt.ArrayLike) -> FloatArray:
-        """Probabilities (n, k), or the numbers of a regression; a single sigmoid gives ``[1 - p, p]``."""
+        """Return probabilities (n, k), or the numbers of a regression; a single sigmoid gives ``[1 - p, p]``."""
         return self.probabilities(self.logits(x))
 
     @np.errstate(all="ignore")
     def probabilities(self, logits: FloatArray) -> FloatArray:
-        """The head applied to raw outputs (n, classes)."""
+        """Apply the head to raw outputs (n, classes)."""
         if self.head == "softmax":
             odds = np.exp(logits - logits.max(1, keepdims=True))
             return np.asarray(odds / odds.sum(1, keepdims=True))
@@ -168,7 +169,7 @@ class Network:
         return logits
 
     def adapted(self, adapter: Affine) -> Network:
-        """The network that reads ``adapter(x)`` instead of ``x``."""
+        """Return the network that reads ``adapter(x)`` instead of ``x``."""
         if adapter.width_out != self.input_width:
             raise NetworkError(
                 f"The adapter gives {adapter.width_out} numbers but '{self.name}' reads {self.input_width}."
@@ -176,7 +177,7 @@ class Network:
         return replace(self, graph=self.graph.preceded(adapter, adapter.width_in))
 
     def hash(self) -> str:
-        """SHA-256 of the graph and the head: the same for the same function, however it is named."""
+        """Return the SHA-256 of the graph and the head: the same for the same function, however it is named."""
         return hashlib.sha256(f"{self.head} {self.graph.hash()}".encode()).hexdigest()
 
     def __repr__(self) -> str:
@@ -188,7 +189,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How many rows were compared, and the largest difference found (0 when labels were compared)."""
+    """How many rows were compared, and the largest difference (0 when labels were compared)."""
 
     rows: int
     largest: float
@@ -244,7 +245,7 @@ def check_predictions(
 
 
 def _coordinates(individuals: Any, schema: Schema | None) -> tuple[FloatArray, list[Any], Schema | None]:
-    """Coordinates, the names of the rows, and the schema if there is one."""
+    """Return coordinates, the names of the rows, and the schema if there is one."""
     if isinstance(individuals, Population):
         individuals.schema.refuse_other(schema)
         return individuals.x, individuals.rows.tolist(), individuals.schema

@@ -25,7 +25,7 @@ from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks.builder import BATCH, Value
 from isonomy.networks.graph import Constant, HeadChoice
 from isonomy.networks.inputs import Reads, feed, in_class_order
-from isonomy.networks.limits import FILE, NODES, give, reading
+from isonomy.networks.limits import FILE, NODES, enlarge_budget, reading
 from isonomy.networks.network import Network
 from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, plain, reference
 from isonomy.networks.preprocessing import Table, cell_of
@@ -33,7 +33,7 @@ from isonomy.networks.unread import TREES
 from isonomy.population.schema import Schema
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-_UNSTEADY = ("Bernoulli", "Multinomial", "If", "Loop", "Scan", "SequenceMap", "StringConcat", "StringSplit")
+_NOT_CONSTANT = ("Bernoulli", "Multinomial", "If", "Loop", "Scan", "SequenceMap", "StringConcat", "StringSplit")
 _HARMLESS = ("broadcast", "consumed_inputs", "is_test", "momentum", "ratio", "round_mode", "saturate", "seed")
 _DOMAINS = ("ai.onnx", "ai.onnx.ml")
 _FIRST = ("Gemm", "MatMul", "BatchNormalization", "Sub", "Mul", "Div")
@@ -47,13 +47,13 @@ def read_onnx(
     output: str | None = None,
     reads: Reads = "auto",
 ) -> Network:
-    """The graph of an ONNX file up to its raw outputs, and its head; ``output`` names one of several.
+    """Return the graph of an ONNX file up to its raw outputs, and its head; ``output`` names one of several.
 
     With a schema the graph reads the schema's coordinates: inputs called like columns read these columns, a single
     input reads what ``[model.inputs]`` says, or raw columns or coordinates, by their number or by ``reads``.
     """
     with np.errstate(all="ignore"):  # what is not finite is refused where it becomes a weight
-        model = _opened(path)
+        model = _load(path)
         reader = _Reader(model, output, schema, reads)
         read = reader.read(head)
         if any(node.op_type in ("Shape", "Size") for node in reader.needed):
@@ -63,8 +63,8 @@ def read_onnx(
         return read
 
 
-def _opened(path: Path) -> onnx.ModelProto:
-    """The parsed file, with weights stored beside it, and with its own functions written out."""
+def _load(path: Path) -> onnx.ModelProto:
+    """Return the parsed file, with weights stored beside it, and with its own functions written out."""
     model = onnx.load_model_from_string(path.read_bytes())
     if not model.graph.node or not model.graph.output:
         raise FileError(f"'{path}' is damaged or not an ONNX network: it holds no graph.")
@@ -82,15 +82,15 @@ def _opened(path: Path) -> onnx.ModelProto:
 def _complete_calls(model: onnx.ModelProto) -> None:
     """Write attributes that calls of functions leave out, which inlining would forget, into the calls."""
     functions = {(each.domain, each.name): each for each in model.functions}
-    strange = next((each.name for each in model.functions if each.domain in ("", *_DOMAINS)), None)
-    if strange is not None or len(functions) < len(model.functions):
-        raise UnsupportedOperationError(f"its function '{strange or 'of two variants'}' hides an operator or function.")
+    hiding = next((each.name for each in model.functions if each.domain in ("", *_DOMAINS)), None)
+    if hiding is not None or len(functions) < len(model.functions):
+        raise UnsupportedOperationError(f"its function '{hiding or 'of two variants'}' hides an operator or function.")
 
     def complete(nodes: Iterable[onnx.NodeProto]) -> None:
         for node in nodes:
             called = functions.get((node.domain, node.op_type))
-            said = {each.name for each in node.attribute}
-            node.attribute.extend(each for each in (called.attribute_proto if called else ()) if each.name not in said)
+            given = {each.name for each in node.attribute}
+            node.attribute.extend(each for each in (called.attribute_proto if called else ()) if each.name not in given)
             for each in node.attribute:
                 for graph in (each.g, *each.graphs):
                     complete(graph.node)
@@ -100,7 +100,7 @@ def _complete_calls(model: onnx.ModelProto) -> None:
 
 
 def _check_size(model: onnx.ModelProto, path: Path) -> None:
-    """How many nodes there are once functions are written out, and how large the weights beside the file are."""
+    """Refuse too many nodes, counted once functions are written out, and too large weights beside the file."""
     functions = {(each.domain, each.name): each for each in model.functions}
     known: dict[tuple[str, str], int | None] = {}
 
@@ -126,12 +126,12 @@ def _check_size(model: onnx.ModelProto, path: Path) -> None:
     beside = 0
     for tensor in external_data_helper._get_all_tensors(model):
         if external_data_helper.uses_external_data(tensor):
-            told = external_data_helper.ExternalDataInfo(tensor)
-            file = path.parent / told.location
-            beside += told.length or (file.stat().st_size if file.is_file() else 0)
+            info = external_data_helper.ExternalDataInfo(tensor)
+            file = path.parent / info.location
+            beside += info.length or (file.stat().st_size if file.is_file() else 0)
     if beside > FILE:
         raise FileError(f"'{path}' keeps more than {FILE >> 30} GiB of weights in other files.")
-    give(beside)
+    enlarge_budget(beside)
 
 
 class _Reader:
@@ -190,7 +190,7 @@ class _Reader:
         return in_class_order(read, self.schema, self.classes or self._labels())
 
     def _labels(self) -> tuple[str, ...]:
-        """The classes that a label beside the chosen output is looked up in, by the place of the largest number."""
+        """Return the classes of a label beside the chosen output, looked up by the place of the largest number."""
         places = {each.output[0] for each in self.graph.node if each.op_type == "ArgMax" and self.output in each.input}
         for node in self.graph.node:
             looked_up = node.op_type in ("ArrayFeatureExtractor", "Gather") and node.input[1] in places
@@ -199,7 +199,7 @@ class _Reader:
         return ()
 
     def _evaluate(self, node: onnx.NodeProto) -> tuple[Any, ...]:
-        """The outputs of one node."""
+        """Return the outputs of one node."""
         for name in filter(None, node.input):
             if name not in self.known:
                 raise NetworkError(f"it reads '{name}', which nothing before it gives.")
@@ -208,10 +208,10 @@ class _Reader:
         constant = not any(isinstance(each, Value | Table | Moved) for each in operands)
         standard, classical = node.domain in ("", "ai.onnx"), node.domain == "ai.onnx.ml"
         rule = CLASSICAL.get(node.op_type) if classical else RULES.get(node.op_type) if standard else None
-        steady = standard and "Random" not in node.op_type and node.op_type not in _UNSTEADY
+        foldable = standard and "Random" not in node.op_type and node.op_type not in _NOT_CONSTANT
         if classical and constant:
             raise UnsupportedOperationError(f"{node.op_type} is supported only on what depends on the individual.")
-        if rule is None and not (constant and steady):
+        if rule is None and not (constant and foldable):
             label = node.op_type if standard else f"{node.domain}.{node.op_type}"
             why = "it is neither an affine map nor an elementwise activation"
             if "Tree" in node.op_type:
@@ -234,7 +234,7 @@ class _Reader:
         return result if isinstance(result, tuple) else (result,)
 
     def _input_shape(self, source: onnx.ValueInfoProto, sizes: list[int], *, cells: bool) -> tuple[int, ...]:
-        """The shape of the features of one individual; ``cells``: raw ones, whose number may stay open."""
+        """Return the shape of the features of one individual; ``cells``: raw ones, whose number may stay open."""
         tensor = source.type.tensor_type
         sizes = sizes if tensor.HasField("shape") else [0, 0]
         if cells and all(sizes[1:]):
@@ -254,7 +254,7 @@ class _Reader:
         return tuple(sizes[1:])
 
     def _first_width(self, source: str) -> int:
-        """The number of features as the first layer tells it; 0 when it does not."""
+        """Return the number of features by the first layer; 0 where it does not show it."""
         same = {source}
         for node in self.needed:
             if node.input and node.input[0] in same:
@@ -268,7 +268,7 @@ class _Reader:
 
 
 def _defaults(kind: str, opset: int) -> dict[str, Any]:
-    """What the attributes of an operator are in an opset where a node leaves them out."""
+    """Return the values that the attributes of an operator have in an opset where a node leaves them out."""
     known = onnx.defs.get_schema(kind, opset, "").attributes
     if kind == "Clip":  # those of float32, which limit nothing
         return {}
@@ -277,7 +277,7 @@ def _defaults(kind: str, opset: int) -> dict[str, Any]:
 
 
 def _chosen_output(outputs: Iterable[onnx.ValueInfoProto], wanted: str | None) -> str:
-    """The output that holds probabilities, logits or numbers."""
+    """Return the output that holds probabilities, logits or numbers."""
     kinds = {each.name: each.type.tensor_type.elem_type for each in outputs}
     listed = ", ".join(f"'{name}'" for name in kinds)
     if wanted is not None:
@@ -297,10 +297,10 @@ def _chosen_output(outputs: Iterable[onnx.ValueInfoProto], wanted: str | None) -
 
 
 def _ancestors(nodes: Iterable[onnx.NodeProto], output: str) -> list[onnx.NodeProto]:
-    """The nodes that an output depends on, in order."""
-    wanted, found = {output}, []
+    """Return the nodes that an output depends on, in order."""
+    wanted, ancestors = {output}, []
     for node in reversed(list(nodes)):
         if not wanted.isdisjoint(node.output):
             wanted.update(filter(None, node.input))
-            found.append(node)
-    return found[::-1]
+            ancestors.append(node)
+    return ancestors[::-1]

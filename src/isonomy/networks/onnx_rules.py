@@ -27,8 +27,8 @@ from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks import operations, preprocessing
 from isonomy.networks.builder import Builder, Unfinished, Value
 from isonomy.networks.graph import Affine, Constant, numbers
-from isonomy.networks.limits import take
-from isonomy.networks.operations import Call, Rule, elementwise, rule, same
+from isonomy.networks.limits import reserve
+from isonomy.networks.operations import Call, Rule, elementwise, identity, rule
 from isonomy.networks.preprocessing import Cell, Choice, Column, Number, Table, cell_of, noting
 
 _SHRINKING = ("NonZero", "Compress", "Unique")  # how large the result is depends on the values: no larger than these
@@ -99,8 +99,8 @@ def _cast(call: OnnxCall, x: Any, *_: Any) -> Any:
     target = getattr(TensorProto, target.decode()) if isinstance(target, bytes) else target
     if isinstance(x, Table) and target in (TensorProto.INT64, TensorProto.INT32, TensorProto.STRING):
         for column in x.columns:
-            cut = isinstance(column, Choice) and _cut(column)
-            if cut or (isinstance(column, Number) and column.whole is None and not noting()):
+            cut = isinstance(column, Choice) and _has_decimals(column)
+            if cut or (isinstance(column, Number) and column.integer_range is None and not noting()):
                 raise UnsupportedOperationError(
                     f"column '{column.name}': a conversion that cuts a number is not supported."
                 )
@@ -112,8 +112,8 @@ def _cast(call: OnnxCall, x: Any, *_: Any) -> Any:
     return x
 
 
-def _cut(choice: Choice) -> bool:
-    """Whether a category is a number with decimals."""
+def _has_decimals(choice: Choice) -> bool:
+    """Say whether a category is a number with decimals."""
     cells = (cell for cells in choice.spellings for cell in cells if cell is not None)
     return any(re.fullmatch(r"\s*[-+]?\d*[.eE][-+\deE]*\s*", cell) for cell in cells)
 
@@ -124,7 +124,7 @@ def _cast_like(call: OnnxCall, x: Value, like: Any) -> Value:
     return x
 
 
-def _compared(call: OnnxCall, x: Any, threshold: Any) -> Value:
+def _compare(call: OnnxCall, x: Any, threshold: Any) -> Value:
     if not isinstance(x, Value):
         raise UnsupportedOperationError("only a comparison with one number, within a softplus, is supported.")
     return call.builder.unfinished(x, "comparison", operations.number(threshold, "a threshold"))
@@ -141,7 +141,7 @@ def layout(call: OnnxCall, x: Any, *others: Any) -> tuple[Value | Table | Moved,
     """Let the reference operator move an array of positions."""
     if not isinstance(x, Value | Table | Moved) or any(isinstance(each, Value | Table | Moved) for each in others):
         raise UnsupportedOperationError("only its data may depend on the individual, not its index or shape.")
-    call.asked.update(call.options)
+    call.options_read.update(call.options)
     operand, positions = (x.operand, x.positions) if isinstance(x, Moved) else (x, call.builder.positions(x))
     results: list[Value | Table | Moved] = []
     for places in reference(call.node, call.opset, [positions, *others]):
@@ -161,12 +161,12 @@ def _gather(call: OnnxCall, x: Any, index: Any) -> Any:
 
 
 def _one_hot(call: OnnxCall, x: Any, depth: Any, values: Any) -> Any:
-    """``values`` are what stands off and on the place of the index."""
+    """Encode indices one-hot; ``values`` are the numbers off and on the place of the index."""
     varying = any(isinstance(each, Value | Table | Moved) for each in (depth, values))
     if not isinstance(x, Table) or varying or numbers(values).tolist() != [0.0, 1.0] or call("axis", -1) != -1:
         raise UnsupportedOperationError("it is supported only on constants and on a single raw column.")
     size = int(operations.number(depth, "its depth"))
-    take(size * size, f"a lookup in {size} rows")
+    reserve(size * size, f"a lookup in {size} rows")
     return x.looked_up(np.eye(size))
 
 
@@ -196,11 +196,11 @@ RULES: dict[str, Rule] = {
     "LogSoftmax": lambda call, x: operations.log_softmax(call.builder, x, call("axis"), flattened=call.opset < 13),
     "BatchNormalization": _normalise,
     "Concat": lambda call, *operands: call.builder.concat(operands, call("axis", 1)),
-    "Greater": _compared,
+    "Greater": _compare,
     "Where": _where,
     "Cast": _cast,
     "CastLike": _cast_like,
-    "Identity": same,
+    "Identity": identity,
     "Dropout": _dropout,
     "Shape": lambda call, x: np.array((call.builder.batch, *x.shape))[call("start", 0) : call("end")],
     "Size": lambda call, x: np.array(call.builder.batch * x.width),
@@ -257,19 +257,19 @@ def _label_encoder(call: OnnxCall, x: Any) -> Any:
 
 
 def _listed(options: Mapping[str, Any], part: str) -> list[Any]:
-    """An attribute that is written in one of several types, such as ``keys_strings``; empty if it is not there."""
+    """Return an attribute that has one of several types, such as ``keys_strings``; empty if it is not there."""
     written = (options.get(f"{part}_{kind}") for kind in ("strings", "floats", "int64s", "ints", "tensor"))
     return plain(next(filter(None, written), []))
 
 
 def plain(values: Any) -> list[Any]:
-    """A list or a tensor as texts and numbers of Python."""
+    """Return a list or a tensor as texts and numbers of Python."""
     flat = np.ravel(numpy_helper.to_array(values)).tolist() if isinstance(values, TensorProto) else values
     return [each.decode() if isinstance(each, bytes) else each for each in flat]
 
 
 def class_names(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The classes that a node names, in the order of its outputs."""
+    """Return the classes that a node names, in the order of its outputs."""
     return tuple(str(cell_of(each)) for each in _listed(options, "classlabels"))
 
 
@@ -284,7 +284,7 @@ def _extract(call: OnnxCall, x: Any, index: Any) -> Any:
 
 
 def _linear(call: OnnxCall, x: Any) -> Value:
-    """The raw scores of a linear model."""
+    """Return the raw scores of a linear model."""
     value = call.builder.numeric(x)
     intercepts, flat = call("intercepts", []), np.array(call("coefficients", []), dtype=np.float64)
     if len(value.shape) != 1 or not flat.size or flat.size % value.width:
@@ -299,7 +299,7 @@ def _regressor(call: OnnxCall, x: Any) -> Value:
 
 
 def _classifier(call: OnnxCall, x: Any) -> tuple[None, Value]:
-    """Label and scores; the label is never read."""
+    """Return the label, which is never read, and the scores."""
     after = call("post_transform", b"NONE").decode()
     scores, builder = _linear(call, x), call.builder
     coefficients = np.array(call("coefficients", [])).reshape(scores.width, -1)
@@ -308,8 +308,8 @@ def _classifier(call: OnnxCall, x: Any) -> tuple[None, Value]:
     if after == "SOFTMAX" and scores.width > 1:
         return None, operations.softmax(builder, scores, 1)
     if after == "LOGISTIC" and mirrored:
-        likely = builder.activation(builder.place(scores, lambda p: p[:, 1:]), "sigmoid")
-        return None, builder.concat([builder.add(builder.multiply(likely, -1.0), 1.0), likely], 1)
+        probability = builder.activation(builder.place(scores, lambda p: p[:, 1:]), "sigmoid")
+        return None, builder.concat([builder.add(builder.multiply(probability, -1.0), 1.0), probability], 1)
     if after == "LOGISTIC" and scores.width > 2:
         return None, builder.activation(scores, "sigmoid")
     if after == "NONE" and scores.width > 1:
@@ -334,7 +334,7 @@ CLASSICAL: dict[str, Rule] = {
     "LinearClassifier": _classifier,
     "LinearRegressor": _regressor,
     "Normalizer": _normalizer,
-    "ZipMap": same,
+    "ZipMap": identity,
 }
 
 
@@ -342,11 +342,11 @@ CLASSICAL: dict[str, Rule] = {
 
 
 def reference(node: onnx.NodeProto, opset: int, operands: Iterable[Any]) -> tuple[Constant, ...]:
-    """The outputs of one operator by the reference implementation of ONNX."""
+    """Return the outputs of one operator by the reference implementation of ONNX."""
     operands = list(operands)
     _refuse_misread(node, opset, operands)
     feeds = {name: each for name, each in zip(node.input, operands, strict=False) if name}
-    take(_size(node, opset, feeds), "the constant that it asks for")
+    reserve(_size(node, opset, feeds), "the constant that it asks for")
     graph = helper.make_graph(
         [node],
         "one",
@@ -360,28 +360,28 @@ def reference(node: onnx.NodeProto, opset: int, operands: Iterable[Any]) -> tupl
 
 def _refuse_misread(node: onnx.NodeProto, opset: int, operands: list[Any]) -> None:
     """Refuse what the reference implementation computes at random, or by the meaning of a later opset."""
-    said = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
     if node.op_type in ("Softmax", "LogSoftmax", "Hardmax") and opset < 13:
-        rank, axis = np.ndim(operands[0]), said.get("axis", 1)
+        rank, axis = np.ndim(operands[0]), attributes.get("axis", 1)
         if axis not in (-1, rank - 1):
             raise UnsupportedOperationError("before opset 13 it is supported along the last axis of a constant only.")
-    if opset < 7 and "axis" in said and said.get("broadcast"):
+    if opset < 7 and "axis" in attributes and attributes.get("broadcast"):
         raise UnsupportedOperationError("its option 'axis' is not supported.")
     if node.op_type == "Dropout" and len(operands) > 2 and np.any(operands[2]):
         raise NetworkError("dropout is active; the network must be in evaluation mode.")
 
 
 def _size(node: onnx.NodeProto, opset: int, feeds: dict[str, Any]) -> int:
-    """Numbers in the outputs of a node, by ONNX's own inference of shapes, before any is computed."""
+    """Return how many numbers the outputs of a node have, by ONNX's own inference of shapes, before any is computed."""
     arrays = {name: np.asarray(each) for name, each in feeds.items()}
     kinds = {name: helper.np_dtype_to_tensor_dtype(each.dtype) for name, each in arrays.items()}
     types = {name: helper.make_tensor_type_proto(kinds[name], each.shape) for name, each in arrays.items()}
     small = {name: numpy_helper.from_array(each) for name, each in arrays.items() if each.size <= _SHAPE}
     schema = onnx.defs.get_schema(node.op_type, opset, "")
     imports = [helper.make_opsetid("", opset)]
-    found = onnx.shape_inference.infer_node_outputs(schema, node, types, small, opset_imports=imports)
+    inferred = onnx.shape_inference.infer_node_outputs(schema, node, types, small, opset_imports=imports)
     sizes = 0
-    for kind in found.values():
+    for kind in inferred.values():
         axes = kind.tensor_type.shape.dim
         if kind.tensor_type.HasField("shape") and all(axis.HasField("dim_value") for axis in axes):
             sizes += math.prod(axis.dim_value for axis in axes)

@@ -46,13 +46,13 @@ class Call:
     builder: Builder
     options: Mapping[str, Any]
     weights: Sequence[Constant] = ()  # of a layer, in the order of the file
-    asked: set[str] = field(default_factory=set)  # options that the rule has looked at
+    options_read: set[str] = field(default_factory=set)  # options that the rule has looked at
 
     def __call__(self, name: str, default: Any = None) -> Any:
-        """An option, or its default; None counts as left out."""
-        self.asked.add(name)
-        found = self.options.get(name)
-        return default if found is None else found
+        """Return an option, or its default; None counts as left out."""
+        self.options_read.add(name)
+        value = self.options.get(name)
+        return default if value is None else value
 
     def refuse_unread(self, usual: Mapping[str, Any], harmless: Collection[str]) -> None:
         """Refuse an option that the rule did not look at, unless it is harmless, left out, or has its ``usual`` value.
@@ -60,7 +60,7 @@ class Call:
         **Soundness.** An option that goes unnoticed may make the operation another function.
         """
         for name, value in self.options.items():
-            if name not in self.asked and name not in harmless and value is not None:
+            if name not in self.options_read and name not in harmless and value is not None:
                 plain = isinstance(value, bool | int | float | str | bytes)
                 if not (plain and name in usual and value == usual[name]):
                     raise UnsupportedOperationError(f"its option '{name}' is not supported.")
@@ -70,44 +70,44 @@ Rule = Callable[..., Any]  # of a call and its operands
 
 
 def rule(meaning: Callable[..., Any], **options: Any) -> Rule:
-    """``meaning(builder, *operands)``, each option by its name there and its default: ``low=("min", None)``."""
+    """Return ``meaning(builder, *operands)`` as a rule, options by name and default: ``low=("min", None)``."""
     return lambda call, *operands: meaning(
         call.builder, *operands, **{parameter: call(*written) for parameter, written in options.items()}
     )
 
 
 def elementwise(kind: str, **options: float) -> Rule:
-    """An activation by its name in the graph; its parameters are options with these defaults."""
+    """Return the rule of an activation by its name in the graph; its parameters are options with these defaults."""
     return lambda call, x: call.builder.activation(x, kind, *(float(call(*each)) for each in options.items()))
 
 
-def same(call: Call, x: Any, *_: Any) -> Any:
-    """Nothing happens."""
+def identity(call: Call, x: Any, *_: Any) -> Any:
+    """Return the operand unchanged."""
     return x
 
 
 def number(value: Any, what: str) -> float:
-    """A constant that is one number."""
+    """Return a constant that is one number."""
     if isinstance(value, Value) or np.size(numbers(value)) != 1:
         raise UnsupportedOperationError(f"{what} must be one number, the same for everybody.")
     return float(numbers(value).reshape(()))
 
 
 def clip(builder: Builder, x: Value, low: Any = None, high: Any = None) -> Value:
-    """``x`` between two numbers; None is no limit."""
+    """Return ``x`` between two numbers; None is no limit."""
     ends = -math.inf if low is None else number(low, "a limit"), math.inf if high is None else number(high, "a limit")
     return builder.activation(x, "clip", *ends)
 
 
 def gelu(builder: Builder, x: Value, approximate: str | bytes = "none") -> Value:
-    """``x Phi(x)``, or its tanh form."""
+    """Return ``x Phi(x)``, or its tanh form."""
     return builder.activation(x, "gelu_tanh" if approximate in ("tanh", b"tanh") else "gelu")
 
 
 def selu(
     builder: Builder, x: Value, alpha: float = 1.6732632423543772848, scale: float = 1.0507009873554804934
 ) -> Value:
-    """``scale`` times an ELU."""
+    """Return ``scale`` times an ELU."""
     return builder.multiply(builder.activation(x, "elu", alpha), scale)
 
 
@@ -121,23 +121,23 @@ ACTIVATIONS: dict[str, Rule] = {  # as torch and Keras call them, and ONNX in ca
 
 
 def softplus(builder: Builder, x: Value, beta: float = 1.0, threshold: float = math.inf) -> Value:
-    """``log(1 + exp(beta x)) / beta``, in some frameworks linear beyond a threshold.
+    """Return ``log(1 + exp(beta x)) / beta``, in some frameworks linear beyond a threshold.
 
     **Soundness.** The linear piece lies at most ``exp(-threshold) / beta`` below the smooth one; a slack covers that.
     """
     if threshold < 20:
         raise UnsupportedOperationError(f"a softplus that is linear beyond {threshold} is not smooth.")
     smooth = builder.activation(x, "softplus", beta)
-    return smooth if threshold == math.inf else builder.nearly(smooth, 2 * math.exp(-threshold) / beta)
+    return smooth if threshold == math.inf else builder.with_error(smooth, 2 * math.exp(-threshold) / beta)
 
 
 def prelu(builder: Builder, x: Value, slopes: Any) -> Value:
-    """A leaky ReLU with slopes that are broadcast to the tensor."""
+    """Return a leaky ReLU with slopes that are broadcast to the tensor."""
     return builder.activation(x, "prelu", *builder.row(x, slopes).tolist())
 
 
 def softmax(builder: Builder, x: Value, axis: Any = -1, kind: str = "softmax", *, flattened: bool = False) -> Value:
-    """A softmax over all features of an individual; ``flattened`` takes every axis from ``axis`` on."""
+    """Apply a softmax over all features of an individual; ``flattened`` takes every axis from ``axis`` on."""
     axes = (builder.batch, *x.shape)
     axis = axis[0] if isinstance(axis, list) and len(axis) == 1 else axis
     first = axis + len(axes) if axis < 0 else axis
@@ -151,7 +151,7 @@ log_softmax = partial(softmax, kind="log_softmax")
 
 
 def power(builder: Builder, x: Operand, exponent: Any) -> Value:
-    """A square or cube, as a part of a GELU."""
+    """Return a square or cube, as a part of a GELU."""
     which = None if isinstance(exponent, Value) or np.size(numbers(exponent)) != 1 else number(exponent, "an exponent")
     if not isinstance(x, Value) or which not in (1.0, 2.0, 3.0):
         raise UnsupportedOperationError("only powers within a GELU are supported.")
@@ -159,7 +159,7 @@ def power(builder: Builder, x: Operand, exponent: Any) -> Value:
 
 
 def matmul(builder: Builder, left: Operand, right: Operand) -> Value:
-    """A product with a constant matrix on either side."""
+    """Return a product with a constant matrix on either side."""
     if isinstance(left, Value) and not isinstance(right, Value):
         return builder.matmul(left, numbers(right))
     if isinstance(right, Value) and not isinstance(left, Value) and len(right.shape) == 2 and np.ndim(left) == 2:
@@ -171,7 +171,7 @@ def matmul(builder: Builder, left: Operand, right: Operand) -> Value:
 def gemm(
     builder: Builder, x: Operand, weight: Operand, bias: Operand | None = None, alpha: float = 1, beta: float = 1
 ) -> Value:
-    """``alpha (x @ weight) + beta bias`` of a table of individuals."""
+    """Return ``alpha (x @ weight) + beta bias`` of a table of individuals."""
     if not isinstance(x, Value) or isinstance(weight, Value) or len(x.shape) != 1:
         raise UnsupportedOperationError("only a table of individuals times a constant matrix is supported.")
     product = builder.multiply(builder.matmul(x, numbers(weight)), alpha)
@@ -179,7 +179,7 @@ def gemm(
 
 
 def total(builder: Builder, first: Operand, *others: Operand) -> Any:
-    """The sum of any number of operands."""
+    """Return the sum of any number of operands."""
     for each in others:
         both = isinstance(first, Value) or isinstance(each, Value)
         first = builder.add(first, each) if both else numbers(first) + numbers(each)
@@ -187,7 +187,7 @@ def total(builder: Builder, first: Operand, *others: Operand) -> Any:
 
 
 def stack(builder: Builder, operands: Sequence[Operand], axis: int) -> Any:
-    """Tensors joined along a new axis."""
+    """Join tensors along a new axis."""
     ranks = [len(each.shape) + 1 if isinstance(each, Value) else np.ndim(each) for each in operands]
     at = axis if axis >= 0 else axis + ranks[0] + 1
     lifted = [
@@ -200,7 +200,7 @@ def stack(builder: Builder, operands: Sequence[Operand], axis: int) -> Any:
 
 
 def dropout(x: Value, active: bool) -> Value:
-    """Nothing, unless it is active."""
+    """Return the operand unchanged; a dropout that is active is refused."""
     if active:
         raise NetworkError("dropout is active; the network must be in evaluation mode (training=self.training).")
     return x
@@ -211,7 +211,7 @@ def dropout(x: Value, active: bool) -> Value:
 
 @np.errstate(all="ignore")  # what overflows is refused as a weight
 def fused_product(builder: Builder, left: Value, right: Value) -> Value:
-    """``left * right`` as one known function of one tensor, or an error."""
+    """Return ``left * right`` as one known function of one tensor, or an error."""
     for factor, gate in ((left, right), (right, left)):
         for gated in _chain(builder, gate.node):
             match builder.nodes[gated.node]:
@@ -229,7 +229,7 @@ def fused_product(builder: Builder, left: Value, right: Value) -> Value:
 
 @np.errstate(all="ignore")
 def fused_where(builder: Builder, condition: Value, above: Value, below: Value) -> Value:
-    """``x`` where ``t = beta x`` is above a threshold, elsewhere ``softplus(t) / beta``, as one softplus.
+    """Return ``x`` where ``t = beta x`` is above a threshold, elsewhere ``softplus(t) / beta``, as one softplus.
 
     **Soundness.** The smooth function exceeds the linear piece by ``log(1 + exp(-threshold)) / beta`` at most:
     a slack of the bias. Where ``beta`` and ``1 / beta`` are rounded, the smooth piece has another factor than the
@@ -263,7 +263,7 @@ class _Scaled:
 
 
 def _chain(builder: Builder, node: int) -> Iterator[_Scaled]:
-    """The ways to write a tensor as a scaled and shifted earlier one, nearest first.
+    """Yield the ways to write a tensor as a scaled and shifted earlier one, nearest first.
 
     Below an offset nothing but the tensor itself follows, so equal scale and offset are equal exactly.
     """
@@ -289,7 +289,7 @@ def _chain(builder: Builder, node: int) -> Iterator[_Scaled]:
 
 
 def _common(builder: Builder, first: int, second: int) -> Iterator[tuple[_Scaled, _Scaled]]:
-    """Ways to write two tensors as plain multiples of the same one."""
+    """Yield ways to write two tensors as plain multiples of the same one."""
     others = [each for each in _chain(builder, second) if not each.offset.any()]
     for one in _chain(builder, first):
         for other in others:
@@ -298,7 +298,7 @@ def _common(builder: Builder, first: int, second: int) -> Iterator[tuple[_Scaled
 
 
 def _gated(builder: Builder, factor: Value, gate: _Scaled, argument: int, kind: str) -> Value | None:
-    """A GELU by its erf, or a SiLU by its sigmoid."""
+    """Return a GELU by its erf, or a SiLU by its sigmoid."""
     gelu = kind == "gelu"
     if (gate.scale != gate.offset if gelu else gate.offset).any():
         return None
@@ -340,7 +340,7 @@ def _gelu_tanh(builder: Builder, factor: Value, gate: _Scaled, argument: int) ->
 
 
 def _power(builder: Builder, factor: Value, other: _Scaled) -> Value | None:
-    """``x * x`` and ``x * x^2``, up to scale: parts of the tanh form, refused if they stay alone."""
+    """Return ``x * x`` and ``x * x^2``, up to scale: parts of the tanh form, refused if they stay alone."""
     if other.offset.any():
         return None
     op, read, _ = builder.nodes[other.node]
@@ -355,11 +355,11 @@ def _power(builder: Builder, factor: Value, other: _Scaled) -> Value | None:
 def _rescaled(
     builder: Builder, value: Value, scale: FloatArray, error: FloatArray, absolute: FloatArray | None = None
 ) -> Value:
-    """``scale * value``, where ``scale`` has a relative error, plus an absolute one."""
+    """Return ``scale * value``, where ``scale`` has a relative error, plus an absolute one."""
     if absolute is None and not error.any() and (scale == 1).all():
         return value
-    wide = np.ones(value.width)
+    ones = np.ones(value.width)
     # At most six roundings made a scale from the exact ones; the quotient by 1 - error is within 1 + 2 error.
     slack = 2.0 * np.abs(scale) * (error + gamma(8)) + TINY
-    extra = None if absolute is None else 2.0 * absolute * wide
-    return builder.diagonal(value, scale * wide, weight_slack=slack * wide, bias_slack=extra)
+    extra = None if absolute is None else 2.0 * absolute * ones
+    return builder.diagonal(value, scale * ones, weight_slack=slack * ones, bias_slack=extra)

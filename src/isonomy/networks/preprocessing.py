@@ -31,7 +31,7 @@ import pandas as pd
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.given import FINITE
 from isonomy.networks.graph import Affine, Constant, numbers
-from isonomy.networks.limits import take
+from isonomy.networks.limits import reserve
 from isonomy.population.encoding import text_of
 from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema
@@ -62,23 +62,23 @@ class ExactAffine:
 
     @classmethod
     def coordinate(cls, index: int) -> ExactAffine:
-        """The coordinate itself."""
+        """Return the coordinate itself."""
         return cls({index: Fraction(1)}, {index: Fraction(1)})
 
     @classmethod
     def of(cls, constant: Fraction) -> ExactAffine:
-        """A constant."""
+        """Return a constant."""
         return cls({None: constant}, {None: abs(constant)}) if constant else cls({}, {})
 
     def times(self, factor: Fraction) -> ExactAffine:
-        """The product with a number; a run rounds once."""
+        """Return the product with a number; a run rounds once."""
         if factor == 1:
             return self
         terms = {i: term * factor for i, term in self.terms.items() if factor}
         return ExactAffine(terms, {i: term * abs(factor) for i, term in self.reach.items()}, self.roundings + 1)
 
     def plus(self, other: ExactAffine | Fraction) -> ExactAffine:
-        """The sum with a number or a function; a run rounds once."""
+        """Return the sum with a number or a function; a run rounds once."""
         if isinstance(other, Fraction):
             if not other:
                 return self
@@ -92,7 +92,7 @@ def _sum(first: _Terms, second: _Terms) -> _Terms:
 
 
 def weighted(functions: Sequence[ExactAffine], factors: Sequence[Fraction]) -> ExactAffine:
-    """``sum_i factors[i] * functions[i]``."""
+    """Return ``sum_i factors[i] * functions[i]``."""
     total = ExactAffine.of(ZERO)
     for function, factor in zip(functions, factors, strict=True):
         if factor:
@@ -101,7 +101,7 @@ def weighted(functions: Sequence[ExactAffine], factors: Sequence[Fraction]) -> E
 
 
 def exact(value: Any, what: str) -> Fraction:
-    """A finite number as it is stored."""
+    """Return a finite number as it is stored."""
     if isinstance(value, Fraction):
         return value
     if isinstance(value, int | np.integer):
@@ -116,10 +116,10 @@ def exact(value: Any, what: str) -> Fraction:
 
 
 def affine_of(functions: Sequence[ExactAffine], width: int) -> Affine:
-    """Functions as one affine map of ``width`` coordinates, rounded once, with rigorous slacks."""
+    """Return the affine map of ``width`` coordinates to all functions, rounded once, with rigorous slacks."""
     if not functions:
         raise NetworkError("The model reads no feature at all.")
-    take(2 * len(functions) * width, f"a map of {width} coordinates to {len(functions)} numbers")
+    reserve(2 * len(functions) * width, f"a map of {width} coordinates to {len(functions)} numbers")
     weight, magnitude = np.zeros((2, len(functions), width))
     bias, weight_slack, bias_slack, magnitude_bias = np.zeros((4, len(functions)))
     for row, function in enumerate(functions):
@@ -140,30 +140,30 @@ def affine_of(functions: Sequence[ExactAffine], width: int) -> Affine:
 
 @dataclass(frozen=True)
 class Number:
-    """A number; where ``flag`` is 1 the cell is missing and ``value`` reads ``filled``. ``whole``: its range."""
+    """A number; where ``flag`` is 1 the cell is missing and ``value`` reads ``filled``. ``integer_range``: if whole."""
 
     name: str
     value: ExactAffine
     flag: ExactAffine | None = None
     filled: Fraction = ZERO
-    whole: tuple[int, int] | None = None
+    integer_range: tuple[int, int] | None = None
 
     def scaled(self, factor: Fraction, offset: Fraction = ZERO, *, shift: Fraction = ZERO) -> Number:
-        """``(value + shift) * factor + offset``; a missing cell stays missing."""
+        """Return ``(value + shift) * factor + offset``; a missing cell stays missing."""
         if factor == 1 and not shift and not offset:
             return self
         value = self.value.plus(shift).times(factor).plus(offset)
-        return replace(self, value=value, filled=(self.filled + shift) * factor + offset, whole=None)
+        return replace(self, value=value, filled=(self.filled + shift) * factor + offset, integer_range=None)
 
     def imputed(self, fill: Fraction) -> Number:
-        """A missing cell reads ``fill``: exact, since the value is ``filled`` where the flag is 1."""
+        """Fill a missing cell by ``fill``: exact, since the value is ``filled`` where the flag is 1."""
         if self.flag is None:
             return self
         change = fill - self.filled
         return Number(self.name, self.value.plus(self.flag.times(change)) if change else self.value)
 
-    def settled(self) -> ExactAffine:
-        """The value, once no cell can be missing."""
+    def required_value(self) -> ExactAffine:
+        """Return the value, once no cell can be missing."""
         if self.flag is not None:
             raise NetworkError(
                 f"column '{self.name}' may be missing, but nothing in the model fills it: fit its pipeline with an "
@@ -189,7 +189,7 @@ class Choice:
     filled: Fraction = ZERO
 
     def lookup(self, values: Sequence[Fraction]) -> ExactAffine:
-        """The function that is ``values[i]`` at value ``i``."""
+        """Return the function that is ``values[i]`` at value ``i``."""
         if self.rank is None:
             return weighted(self.marks, values)
         ranked = values[: len(values) - (self.flag is not None)]
@@ -205,14 +205,14 @@ class Choice:
         return result
 
     def numbers(self, values: Sequence[Fraction | None]) -> Number:
-        """The number that is ``values[i]`` at value ``i``, missing where that is None."""
+        """Return the number that is ``values[i]`` at value ``i``, missing where that is None."""
         number = Number(self.name, self.lookup([value or ZERO for value in values]))
         if None not in values:
             return number
         return replace(number, flag=self.lookup([Fraction(value is None) for value in values]))
 
-    def found(self, known: Mapping[Cell, _T], otherwise: Callable[[tuple[Cell, ...]], _T]) -> list[_T]:
-        """What a model that knows some cells makes of each value; ``otherwise`` of one that it does not know.
+    def entries(self, known: Mapping[Cell, _T], otherwise: Callable[[tuple[Cell, ...]], _T]) -> list[_T]:
+        """Return for each value its entry in ``known``, by its cells, else ``otherwise`` of its spellings.
 
         Several spellings of the missing value (an empty cell, "?") count as far as the model knows them, and must then
         mean the same to it.
@@ -247,32 +247,32 @@ class Table:
 
     @property
     def width(self) -> int:
-        """How many cells there are."""
+        """Return the number of cells."""
         return len(self.columns)
 
     def looked_up(self, matrix: Constant) -> Table:
-        """Each cell replaced by a row of a matrix, along a new axis."""
+        """Replace each cell by a row of a matrix, along a new axis."""
         return self.encoded(np.shape(matrix)[-1], lambda column: embedded(column, matrix))
 
     def encoded(self, size: int, encode: Callable[[Column], Sequence[Column]]) -> Table:
-        """Each cell replaced by ``size`` of them, along a new axis."""
+        """Replace each cell by ``size`` of them, along a new axis."""
         if self.width * size > _MOST_CELLS:
             raise UnsupportedOperationError("only a lookup in a small matrix is supported.")
         return Table(tuple(made for column in self.columns for made in encode(column)), (*self.shape, size))
 
 
 def schema_columns(schema: Schema) -> dict[str, Column]:
-    """Every column of a raw table that fits the schema, as a function of the coordinates."""
+    """Return every column of a raw table that fits the schema, as a function of the coordinates."""
     return {feature.name: _column(feature, schema.slices[feature.name].start) for feature in schema.features}
 
 
 def coordinate_columns(schema: Schema) -> dict[str, Column]:
-    """The coordinates themselves, by their names."""
+    """Return the coordinates themselves, by their names."""
     return {name: Number(name, ExactAffine.coordinate(i)) for i, name in enumerate(schema.coordinate_names)}
 
 
 def as_number(column: Column) -> Number:
-    """A column read as a number: categories only where their names are numbers, or false (0) and true (1)."""
+    """Read a column as a number: categories only where their names are numbers, or false (0) and true (1)."""
     if isinstance(column, Number):
         return column
     if isinstance(column, Absent):
@@ -281,13 +281,13 @@ def as_number(column: Column) -> Number:
     for spellings in column.spellings:
         try:
             name = spellings[0]
-            found = None if name is None or None in spellings else exact(_TRUTH.get(name.lower(), name), "")
+            value = None if name is None or None in spellings else exact(_TRUTH.get(name.lower(), name), "")
         except NetworkError:
             raise NetworkError(
                 f"column '{column.name}' holds categories such as {name!r}, but the model reads a number: encode it in "
                 'the pipeline, or with encode = "values" in [model.inputs] for a model without one.'
             ) from None
-        values.append(found)
+        values.append(value)
     return column.numbers(values)
 
 
@@ -309,7 +309,7 @@ def noting() -> bool:
 
 
 def as_choice(column: Column, known: Iterable[Cell] = ()) -> Choice:
-    """A column read as one of finitely many values, of which the model has ``known`` some: numbers only where they are
+    """Read a column as one of finitely many values, of which the model has ``known`` some: numbers only where they are
     whole and few."""
     if (noted := _NOTED.get()) is not None:  # the first who reads a column reads it as it is in the table
         noted.setdefault(column.name, tuple(cell for cell in known if cell is not None))
@@ -317,12 +317,12 @@ def as_choice(column: Column, known: Iterable[Cell] = ()) -> Choice:
         return column
     if isinstance(column, Absent):
         raise NetworkError(column.reason)
-    if column.whole is None:
+    if column.integer_range is None:
         raise NetworkError(
             f"column '{column.name}' is a number, but the model treats each of its values apart: declare it as "
             'kind = "categorical" in the schema.'
         )
-    low, high = column.whole
+    low, high = column.integer_range
     spellings: list[tuple[Cell, ...]] = [(str(k),) for k in range(low, high + 1)]
     spellings += [(None,)] * (column.flag is not None)
     return Choice(
@@ -334,23 +334,23 @@ def as_choice(column: Column, known: Iterable[Cell] = ()) -> Choice:
     )
 
 
-def settled(columns: Iterable[Column]) -> list[ExactAffine]:
-    """The functions of columns that are numbers by now."""
-    return [as_number(column).settled() for column in columns]
+def required_values(columns: Iterable[Column]) -> list[ExactAffine]:
+    """Return the functions of columns that are numbers by now."""
+    return [as_number(column).required_value() for column in columns]
 
 
 def cell_of(value: Any) -> Cell:
-    """The text by which a cell is known; None for a gap."""
+    """Return the text by which a cell is known; None for a gap."""
     return None if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)) else text_of(value)
 
 
 def shown(cell: Cell) -> str:
-    """A cell in an error message."""
+    """Return a cell as errors show it."""
     return "a missing value" if cell is None else repr(cell)
 
 
 def unknown_to(model: str, name: str, cells: tuple[Cell, ...]) -> NetworkError:
-    """A category of the schema that a model has no place for."""
+    """Return the error of a category of the schema that a model does not know."""
     advice = f"fit the model on people who have it, or take it out of [features.{name}]"
     if None in cells:
         advice = f"it means a missing cell: fit the model on such cells, or {_without_gaps(name)}"
@@ -360,12 +360,12 @@ def unknown_to(model: str, name: str, cells: tuple[Cell, ...]) -> NetworkError:
 
 
 def _without_gaps(name: str) -> str:
-    """How to certify only people whose cell is not missing."""
+    """Return the advice how to certify only people whose cell is not missing."""
     return f"leave people without it out (take 'fill' and 'missing' out of [features.{name}], say unknown = 'exclude')"
 
 
 def _column(feature: Feature, start: int) -> Column:
-    """One column of the raw table; its coordinates begin at ``start``."""
+    """Return one column of the raw table; its coordinates begin at ``start``."""
     gap: tuple[Cell, ...] = (feature.missing_label, *feature.missing_values, None)
     if feature.kind == "categorical":
         open_ = feature.missing == "category"
@@ -396,7 +396,7 @@ def scaled(
     over: Sequence[Any] = (1,),
     plus: Sequence[Any] = (0,),
 ) -> list[Column]:
-    """``(x - minus) * times / over + plus`` for each column; one number may serve all."""
+    """Return ``(x - minus) * times / over + plus`` for each column; one number may serve all."""
     made: list[Column] = []
     parts = (_for_each(each, columns) for each in (minus, times, over, plus))
     for column, *own in zip(columns, *parts, strict=True):
@@ -408,14 +408,14 @@ def scaled(
 
 
 def _for_each(values: Sequence[Any], columns: Sequence[Column]) -> Sequence[Any]:
-    """One value for each column, where one may serve all."""
+    """Return one value for each column, where one may serve all."""
     if len(values) not in (1, len(columns)):
         raise NetworkError(f"there must be one number, or one for each of {len(columns)} columns. Got {len(values)}.")
     return list(values) * len(columns) if len(values) == 1 else values
 
 
 def imputed(columns: Sequence[Column], fills: Sequence[Any], gap: Cell = None) -> list[Column]:
-    """Missing cells, or those that read ``gap``, filled: one value for each column or one for all."""
+    """Fill missing cells, or those that read ``gap``: by one value for each column or one for all."""
     made: list[Column] = []
     for column, fill in zip(columns, _for_each(fills, columns), strict=True):
         if isinstance(fill, str) and isinstance(column, Choice):
@@ -429,7 +429,7 @@ def imputed(columns: Sequence[Column], fills: Sequence[Any], gap: Cell = None) -
 
 
 def indicator(column: Column, gap: Cell = None) -> ExactAffine | None:
-    """1 where a cell is missing, or reads ``gap``, else 0; None where it never is."""
+    """Return 1 where a cell is missing, or reads ``gap``, else 0; None where it never is."""
     if isinstance(column, Choice) and (column.rank is None or gap is not None):
         marks = [Fraction(gap in cells) for cells in column.spellings]
         return column.lookup(marks) if any(marks) else None
@@ -443,17 +443,17 @@ def _not_nan(column: Column, gap: Cell) -> UnsupportedOperationError:
 
 
 def one_hot(column: Column, names: Sequence[Cell], unknown: Unknown, dropped: Any = ...) -> list[Column]:
-    """One number for each category but the dropped one."""
+    """Return one number for each category but the dropped one."""
     choice = as_choice(column, names)
-    at = choice.found({name: i for i, name in enumerate(names)}, unknown)
+    at = choice.entries({name: i for i, name in enumerate(names)}, unknown)
     kept = [i for i, name in enumerate(names) if name != dropped]
     return [Number(choice.name, choice.lookup([Fraction(i == place) for place in at])) for i in kept]
 
 
 def relabelled(column: Column, known: Mapping[Cell, Any], unknown: Unknown) -> Column:
-    """Each cell replaced by a text, a number, or None for a missing one."""
+    """Replace each cell by a text, a number, or None for a missing one."""
     choice = as_choice(column, known)
-    made = choice.found(known, unknown)
+    made = choice.entries(known, unknown)
     made = [None if isinstance(value, float) and np.isnan(value) else value for value in made]
     if all(value is None or isinstance(value, str) or float(value).is_integer() for value in made):
         # Whole numbers may still become the index of a lookup.
@@ -462,7 +462,7 @@ def relabelled(column: Column, known: Mapping[Cell, Any], unknown: Unknown) -> C
 
 
 def embedded(column: Column, matrix: Constant) -> list[Column]:
-    """Each cell replaced by a row of a matrix.
+    """Replace each cell by a row of a matrix.
 
     The row is the number that the cell holds; where categories are no numbers, it is their place in the schema.
     """
@@ -478,7 +478,7 @@ def embedded(column: Column, matrix: Constant) -> list[Column]:
 
 
 def _indices(choice: Choice) -> list[int]:
-    """The index that each value of a column stands for."""
+    """Return the index that each value of a column stands for."""
     texts = [cells[0] for cells in choice.spellings]
     whole = [text is not None and text.lstrip("-").isdigit() and len(text) < 10 for text in texts]
     if whole[0] and not all(whole):
@@ -488,8 +488,8 @@ def _indices(choice: Choice) -> list[int]:
 
 
 def rotated(columns: Sequence[Column], matrix: Any, means: Any, name: str) -> list[Column]:
-    """``matrix @ (x - means)``, in columns called ``name`` and a number."""
-    values = settled(columns)
+    """Return ``matrix @ (x - means)``, in columns called ``name`` and a number."""
+    values = required_values(columns)
     if means is not None:
         values = [value.plus(-exact(mean, "a mean")) for value, mean in zip(values, means, strict=True)]
     return [

@@ -4,7 +4,7 @@ that was saved by skops, a format without pickles.
 The pipeline itself says how raw rows become features, so the adapter is taken from it and the certificate is about raw
 rows: coordinates -> raw cells -> features, all affine, then the estimator. One table goes from the estimator to its
 rule, one from the transformer. A transformer's rule takes the columns that it reads and gives those that it makes;
-encoders are asked themselves what they make of each category, so that ``drop``, ``handle_unknown``, rare categories and
+encoders are run on each category, so that ``drop``, ``handle_unknown``, rare categories and
 gaps are theirs.
 
 **Soundness.** Estimators and transformers are read by their exact type; what is not an affine function of the
@@ -37,7 +37,7 @@ from isonomy.networks import preprocessing
 from isonomy.networks.builder import Builder, Value
 from isonomy.networks.graph import Head, HeadChoice
 from isonomy.networks.inputs import Reads, in_class_order, model_columns
-from isonomy.networks.limits import member, opened_archive, reading, unpacked
+from isonomy.networks.limits import open_archive, read_member, reading, unpacked_limit
 from isonomy.networks.network import Network
 from isonomy.networks.preprocessing import Cell, Choice, Column, ExactAffine, Number, Table, as_choice, cell_of, exact
 from isonomy.networks.unread import why_unread
@@ -46,12 +46,12 @@ from isonomy.population.toml import TEXT, read_json
 
 
 def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "auto", reads: Reads = "auto") -> Network:
-    """The graph of a fitted estimator or pipeline up to its raw outputs, and its head."""
+    """Return the graph of a fitted estimator or pipeline up to its raw outputs, and its head."""
     if not isinstance(estimator, BaseEstimator):
         _refuse_known(estimator)
         raise ParameterError(template("estimator", "a fitted scikit-learn estimator or pipeline", type(estimator)))
     with reading(type(estimator).__name__, absent="is not fitted, or not as expected"):
-        steps, last = _taken_apart(estimator)
+        steps, last = _split_pipeline(estimator)
         rule = _rule(last)
         if schema is None:
             if steps:
@@ -83,17 +83,17 @@ def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "a
         return read
 
 
-def _taken_apart(estimator: Any) -> tuple[list[Any], Any]:
-    """The preprocessing steps that do something, and the estimator at the end."""
+def _split_pipeline(estimator: Any) -> tuple[list[Any], Any]:
+    """Return the preprocessing steps that do something, and the estimator at the end."""
     if type(estimator) is pipeline.Pipeline:
-        *before, last = (step for _, step in _as_made(estimator).steps)
-        inner, core = _taken_apart(last)
+        *before, last = (step for _, step in _unmodified(estimator).steps)
+        inner, core = _split_pipeline(last)
         return [step for step in before if not _does_nothing(step)] + inner, core
     if isinstance(estimator, BaseSearchCV) and hasattr(estimator, "best_estimator_"):
         kinds = type(estimator).__mro__
         if any(name in vars(kind) for kind in kinds[: kinds.index(BaseSearchCV)] for name in _ANSWERS):
             raise UnsupportedOperationError(f"{type(estimator).__name__} predicts by a method of its own.")
-        return _taken_apart(_as_made(estimator).best_estimator_)  # a search over parameters predicts with its best
+        return _split_pipeline(_unmodified(estimator).best_estimator_)  # the search predicts with its best
     return [], estimator
 
 
@@ -104,8 +104,8 @@ def _does_nothing(step: Any) -> bool:
 _ANSWERS = ("predict", "predict_proba", "decision_function")
 
 
-def _as_made(part: Any) -> Any:
-    """The part itself, unless a method of it was replaced, so that its type does not say what it does."""
+def _unmodified(part: Any) -> Any:
+    """Return the part; refuse one of which a method was replaced, since its type does not say what it does."""
     replaced = next((name for name in (*_ANSWERS, "transform") if name in vars(part)), None)
     if replaced:
         raise UnsupportedOperationError(f"the method '{replaced}' of {type(part).__name__} was replaced.")
@@ -132,7 +132,7 @@ def _rule(estimator: Any) -> Callable[[Builder, Value, Any, Any], _Result]:
         )
     if not any(hasattr(estimator, attribute) for attribute in ("coef_", "coefs_")):
         raise NetworkError(f"{type(estimator).__name__} is not fitted.")
-    _as_made(estimator)
+    _unmodified(estimator)
     return rule
 
 
@@ -147,7 +147,7 @@ def _perceptron(builder: Builder, x: Value, estimator: Any, head: Any) -> _Resul
 
 
 def _probabilities(builder: Builder, x: Value, estimator: Any, head: Any) -> _Result:
-    """A linear model whose probabilities are the sigmoid or the softmax of its decision."""
+    """Read a linear model whose probabilities are the sigmoid or the softmax of its decision."""
     weight, bias = np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_)
     if hasattr(estimator, "loss") and estimator.loss != "log_loss":
         return _decision(builder, x, estimator, head)
@@ -160,7 +160,7 @@ def _probabilities(builder: Builder, x: Value, estimator: Any, head: Any) -> _Re
 
 
 def _decision(builder: Builder, x: Value, estimator: Any, head: Any) -> _Result:
-    """A linear classifier without probabilities: only the number that it decides by."""
+    """Read a linear classifier without probabilities: only the number that it decides by."""
     if head != "regression":
         raise UnsupportedOperationError(
             f"{type(estimator).__name__} gives no probabilities: say head='regression' to certify its decision value."
@@ -173,8 +173,8 @@ def _number(builder: Builder, x: Value, estimator: Any, head: Any) -> _Result:
 
 
 def _classes(estimator: Any) -> tuple[str, ...]:
-    found = getattr(estimator, "classes_", ())
-    return tuple(str(cell_of(each)) for each in found) if np.ndim(found) == 1 else ()
+    own_classes = getattr(estimator, "classes_", ())
+    return tuple(str(cell_of(each)) for each in own_classes) if np.ndim(own_classes) == 1 else ()
 
 
 _ESTIMATORS: dict[type, Callable[[Builder, Value, Any, Any], _Result]] = {
@@ -197,7 +197,7 @@ Columns = list[Column]
 
 
 def _transformed(step: Any, columns: Columns) -> Columns:
-    """The columns that one fitted transformer makes of others."""
+    """Return the columns that one fitted transformer makes of others."""
     if _does_nothing(step):
         return columns
     if isinstance(step, str) and step == "drop":
@@ -213,7 +213,7 @@ def _transformed(step: Any, columns: Columns) -> Columns:
     if width != len(columns):
         raise NetworkError(f"{label} was fitted on {width} columns but gets {len(columns)}.")
     with reading(label, absent="is not fitted"):
-        return rule(_as_made(step), columns)
+        return rule(_unmodified(step), columns)
 
 
 def _pipeline(step: Any, columns: Columns) -> Columns:
@@ -227,7 +227,7 @@ def _union(step: Any, columns: Columns) -> Columns:
 
 
 def _by_column(step: Any, columns: Columns) -> Columns:
-    """Each transformer reads the columns at its places, as it does when the pipeline predicts."""
+    """Apply each transformer to the columns at its places, as the pipeline does when it predicts."""
     places = step._transformer_to_input_indices
     return _side_by_side(
         step, [(name, inner, [columns[i] for i in places[name]]) for name, inner, _ in step.transformers_]
@@ -235,7 +235,7 @@ def _by_column(step: Any, columns: Columns) -> Columns:
 
 
 def _side_by_side(step: Any, parts: Iterable[tuple[str, Any, Columns]]) -> Columns:
-    """What transformers make of their columns, each times its weight."""
+    """Apply transformers to their columns, each times its weight."""
     weights = step.transformer_weights or {}
     made: Columns = []
     for name, inner, read in parts:
@@ -247,7 +247,7 @@ def _side_by_side(step: Any, parts: Iterable[tuple[str, Any, Columns]]) -> Colum
 
 
 def _scale(**parts: str) -> Callable[[Any, Columns], Columns]:
-    """``(x - minus) * times / over + plus``, each named by the attribute that holds it."""
+    """Return the rule ``(x - minus) * times / over + plus``, each named by the attribute that holds it."""
 
     def rule(step: Any, columns: Columns) -> Columns:
         if getattr(step, "clip", False):
@@ -261,16 +261,16 @@ def _scale(**parts: str) -> Callable[[Any, Columns], Columns]:
 
 
 def _encode(step: Any, columns: Columns) -> Columns:
-    """The encoder is run on every category of each column beside one category of the others; a lookup of one column
+    """Run the encoder on every category of each column beside one category of the others; a lookup of one column
     results in each column of its output."""
     known = [list(map(cell_of, values)) for values in step.categories_]
     choices = [as_choice(column, cells) for column, cells in zip(columns, known, strict=True)]
-    asked = [  # the cell that stands for each value of each column
-        choice.found({cell_of(value): value for value in values}, partial(_stranger, step, choice))
+    inputs = [  # the cell that stands for each value of each column
+        choice.entries({cell_of(value): value for value in values}, partial(_unknown_cell, step, choice))
         for choice, values in zip(choices, step.categories_, strict=True)
     ]
-    usual = [cells[0] for cells in asked]
-    tables = [_run(step, [[*usual[:i], cell, *usual[i + 1 :]] for cell in cells]) for i, cells in enumerate(asked)]
+    usual = [cells[0] for cells in inputs]
+    tables = [_run(step, [[*usual[:i], cell, *usual[i + 1 :]] for cell in cells]) for i, cells in enumerate(inputs)]
     made: Columns = []
     for outputs in zip(*(table.T for table in tables), strict=True):
         varying = [i for i, values in enumerate(outputs) if len(np.unique(values)) > 1]
@@ -281,8 +281,8 @@ def _encode(step: Any, columns: Columns) -> Columns:
     return made
 
 
-def _stranger(step: Any, choice: Choice, spellings: tuple[Cell, ...]) -> Any:
-    """A cell that an encoder does not know, if it can take one."""
+def _unknown_cell(step: Any, choice: Choice, spellings: tuple[Cell, ...]) -> Any:
+    """Return a cell that an encoder does not know, if it can take one."""
     if getattr(step, "handle_unknown", "value") == "error":
         encoder = "the encoder, which refuses it (handle_unknown='error')"
         raise preprocessing.unknown_to(encoder, choice.name, spellings)
@@ -290,7 +290,7 @@ def _stranger(step: Any, choice: Choice, spellings: tuple[Cell, ...]) -> Any:
 
 
 def _run(step: Any, rows: list[list[Any]]) -> Any:
-    """What the encoder makes of rows of cells; a text in a column of numbers becomes a number not seen in training."""
+    """Run the encoder on rows of cells; a text in a column of numbers becomes a number not seen in training."""
     cells: dict[Any, Any] = {}
     names = getattr(step, "feature_names_in_", range(len(step.categories_)))
     for i, (name, values) in enumerate(zip(names, step.categories_, strict=True)):
@@ -389,14 +389,14 @@ _TRUSTED = (
 
 
 def read_skops(path: Path, **options: Any) -> Network:
-    """The graph of the estimator in a skops file; an unknown type is refused before anything is made."""
+    """Return the graph of the estimator in a skops file; an unknown type is refused before anything is made."""
     files = needed("skops.io", "sklearn", f"Reading '{path}'")
     _check_size(path)
-    strange = [name for name in files.get_untrusted_types(file=path) if name not in _TRUSTED]
-    if strange:
-        why = why_unread(*sorted(strange))
+    untrusted = [name for name in files.get_untrusted_types(file=path) if name not in _TRUSTED]
+    if untrusted:
+        why = why_unread(*sorted(untrusted))
         raise FileError(
-            f"'{path}' is not read: it asks for {', '.join(sorted(strange))}, and only what networks, linear models "
+            f"'{path}' is not read: it asks for {', '.join(sorted(untrusted))}, and only what networks, linear models "
             f"and their preprocessing are made of is trusted{why and f': {why}'}."
         )
     return read_sklearn(files.load(path, trusted=list(_TRUSTED)), **options)
@@ -404,8 +404,8 @@ def read_skops(path: Path, **options: Any) -> Network:
 
 def _check_size(path: Path) -> None:
     """Refuse what is larger than the file could honestly hold."""
-    with opened_archive(path) as archive:
-        waiting, size = [read_json(member(archive, "schema.json", TEXT), "Its description")], 0
+    with open_archive(path) as archive:
+        waiting, size = [read_json(read_member(archive, "schema.json", TEXT), "Its description")], 0
         while waiting:
             part = waiting.pop()
             waiting += part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
@@ -416,12 +416,12 @@ def _check_size(path: Path) -> None:
             name = str(part["file"])
             size += _array_bytes(archive, name) if part.get("__loader__") == "NdArrayNode" else 0
             size += archive.getinfo(name).file_size
-            if size > unpacked():
+            if size > unpacked_limit():
                 raise FileError(f"'{path}' unpacks to more than the supported size.")
 
 
 def _array_bytes(archive: zipfile.ZipFile, name: str) -> int:
-    """What an array takes, as it says at its beginning."""
+    """Return the bytes of an array by its own header."""
     with archive.open(name) as file:
         version = np.lib.format.read_magic(file)
         header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

@@ -1,4 +1,4 @@
-"""Read a plain torch state dict of a multi-layer perceptron: weights by name, the activation said by the user.
+"""Read a plain torch state dict of a multi-layer perceptron: weights by name, the activation given by the user.
 
 **Safety.** The file must be a zip archive of tensors and is opened with ``weights_only=True``, which executes
 nothing.
@@ -26,7 +26,7 @@ from isonomy.errors import FileError, NetworkError
 from isonomy.given import as_array
 from isonomy.networks.builder import Builder
 from isonomy.networks.graph import HeadChoice
-from isonomy.networks.limits import member, opened_archive, take
+from isonomy.networks.limits import open_archive, read_member, reserve
 from isonomy.networks.network import Network
 from isonomy.population.toml import TEXT
 
@@ -36,7 +36,7 @@ _SAFE = (2, 6)  # the first torch whose weights_only reading has no known hole
 
 
 def read_state(path: Path, activation: str | None, head: HeadChoice) -> Network:
-    """The graph of a state dict up to its raw outputs, and its head."""
+    """Return the graph of a state dict up to its raw outputs, and its head."""
     layers = _layers(_tensors(path))
     if len(layers) > 1 and activation is None:
         raise NetworkError("a state dict does not say what stands between its layers: say activation='relu', for one.")
@@ -52,26 +52,26 @@ def read_state(path: Path, activation: str | None, head: HeadChoice) -> Network:
 
 
 def _tensors(path: Path) -> dict[str, FloatArray]:
-    """The named tensors of a file, read without executing anything."""
+    """Return the named tensors of a file, read without executing anything."""
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < _SAFE:
         raise FileError(f"'{path}' is not read: reading it safely needs torch 2.6 or newer.")
     if not zipfile.is_zipfile(path):
         raise FileError(f"'{path}' is damaged, or a pickle, which is a program and never opened; {_ADVICE}.")
-    with opened_archive(path) as archive:
+    with open_archive(path) as archive:
         if any(name.endswith("constants.pkl") for name in archive.namelist()):
             raise FileError(f"'{path}' holds more than parameters, a TorchScript program; {_ADVICE}.")
         for name in archive.namelist():
-            if name.endswith(".pkl") and b"bytearray" in member(archive, name, TEXT):  # of any length, for nothing
+            if name.endswith(".pkl") and b"bytearray" in read_member(archive, name, TEXT):  # of any length, for nothing
                 raise FileError(f"'{path}' holds more than parameters, an array of bytes; {_ADVICE}.")
     try:
         content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, AttributeError) as error:
         raise FileError(f"'{path}' holds more than parameters, or is damaged; {_ADVICE}.") from error
     while isinstance(content, dict) and any(isinstance(content.get(key), dict) for key in _NESTED):
-        kept = [key for key, each in content.items() if _is_state(each)]  # as training checkpoints keep it
-        if len(kept) > 1:
+        states = [key for key, each in content.items() if _is_state(each)]  # as training checkpoints keep it
+        if len(states) > 1:
             raise NetworkError(
-                f"it holds several state dicts ({', '.join(map(repr, kept))}): save the one in use alone."
+                f"it holds several state dicts ({', '.join(map(repr, states))}): save the one in use alone."
             )
         content = next(content[key] for key in _NESTED if isinstance(content.get(key), dict))
     if not _is_state(content):
@@ -79,12 +79,12 @@ def _tensors(path: Path) -> dict[str, FloatArray]:
     if any(each.is_complex() or each.is_quantized or each.layout is not torch.strided for each in content.values()):
         raise NetworkError("its parameters must be plain real numbers.")
     for name, each in content.items():  # a large tensor can be one number, repeated
-        take(each.numel(), f"'{name}'")
+        reserve(each.numel(), f"'{name}'")
     return {str(name): as_array(each) for name, each in content.items()}
 
 
 def _is_state(content: Any) -> bool:
-    """Whether it is names with their tensors."""
+    """Say whether it is names with their tensors."""
     return isinstance(content, dict) and bool(content) and all(map(torch.is_tensor, content.values()))
 
 
@@ -92,28 +92,28 @@ _Layer = tuple[str, FloatArray, FloatArray | None]
 
 
 def _layers(tensors: dict[str, FloatArray]) -> list[_Layer]:
-    """Dense layers in their order."""
-    found: list[_Layer] = []
+    """Return the dense layers in their order."""
+    dense: list[_Layer] = []
     for name, weight in tensors.items():
         stem, _, leaf = name.rpartition(".")
         if leaf == "weight" and weight.ndim == 2:
-            found.append((stem, weight, tensors.get(f"{stem}.bias" if stem else "bias")))
-    used = {f"{stem}.{leaf}".lstrip(".") for stem, *_ in found for leaf in ("weight", "bias")}
+            dense.append((stem, weight, tensors.get(f"{stem}.bias" if stem else "bias")))
+    used = {f"{stem}.{leaf}".lstrip(".") for stem, *_ in dense for leaf in ("weight", "bias")}
     other = next((name for name in tensors if name not in used), None)
     if other is not None:
         raise NetworkError(
             f"'{other}' belongs to no dense layer, and a state dict does not say what it does: use ONNX."
         )
-    if not found:
+    if not dense:
         raise NetworkError("it holds no dense layer.")
     # Numbers count as numbers, ``layer2`` before ``layer10``: texts and numbers alternate.
-    parts = {stem: re.split(r"(\d+)", stem) for stem, *_ in found}
-    named = sorted(found, key=lambda layer: [int(part) if part.isdigit() else part for part in parts[layer[0]]])
-    same = _same(found)
+    parts = {stem: re.split(r"(\d+)", stem) for stem, *_ in dense}
+    named = sorted(dense, key=lambda layer: [int(part) if part.isdigit() else part for part in parts[layer[0]]])
+    same = _same(dense)
     readings: dict[tuple[int, ...], list[_Layer]] = {}
-    for kept in _choices(same):
-        for order in (named, found):
-            layers = [layer for layer in order if layer[0] in kept]
+    for counted in _choices(same):
+        for order in (named, dense):
+            layers = [layer for layer in order if layer[0] in counted]
             if _chained(layers):
                 readings[tuple(i for layer in layers for i, names in enumerate(same) if layer[0] in names)] = layers
     if not readings:
@@ -135,7 +135,7 @@ _CHOICES = 1024  # ways to count equal layers; files of real modules have a hand
 
 
 def _same(layers: Sequence[_Layer]) -> list[list[str]]:
-    """The names of the layers, those with equal weights and biases together."""
+    """Return the names of the layers, those with equal weights and biases together."""
     groups: dict[Any, list[str]] = {}
     for name, weight, bias in layers:
         key = (weight.shape, weight.tobytes(), None if bias is None else bias.tobytes())
@@ -144,7 +144,7 @@ def _same(layers: Sequence[_Layer]) -> list[list[str]]:
 
 
 def _choices(same: Sequence[Sequence[str]]) -> Iterator[set[str]]:
-    """The names of layers that may be all there is: of equal ones at least one."""
+    """Yield the names of layers that may be the whole network: of equal ones at least one."""
     if math.prod(2 ** len(names) - 1 for names in same) > _CHOICES:
         most = max(same, key=len)
         raise NetworkError(_AMBIGUOUS.format(" and ".join(f"'{name}'" for name in most)))
@@ -159,10 +159,10 @@ def _chained(layers: Sequence[_Layer]) -> bool:
 
 
 def _named(activation: str) -> list[str]:
-    """``"relu"``, or with parameters ``"leaky_relu(0.1)"``; common parameters may be left out."""
-    found = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", activation) if isinstance(activation, str) else None
-    if found is None:
+    """Parse ``"relu"``, or with parameters ``"leaky_relu(0.1)"``; common parameters may be left out."""
+    match = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", activation) if isinstance(activation, str) else None
+    if match is None:
         raise NetworkError(f"activation must be a name such as 'relu' or 'leaky_relu(0.1)'. Got {activation!r}.")
     usual = {"leaky_relu": ["0.01"], "elu": ["1"], "softplus": ["1"]}
-    given = [part.strip() for part in (found[2] or "").split(",") if part.strip()]
-    return [found[1], *(given or usual.get(found[1], []))]
+    given = [part.strip() for part in (match[2] or "").split(",") if part.strip()]
+    return [match[1], *(given or usual.get(match[1], []))]

@@ -31,9 +31,9 @@ from isonomy.errors import FileError, NetworkError, ParameterError, UnsupportedO
 from isonomy.networks import operations
 from isonomy.networks.builder import BATCH, Builder, Value
 from isonomy.networks.graph import Graph, HeadChoice, numbers
-from isonomy.networks.limits import MATRIX, member, one_line, opened_archive, reading
+from isonomy.networks.limits import MATRIX, one_line, open_archive, read_member, reading
 from isonomy.networks.network import Network
-from isonomy.networks.operations import Call, Rule, elementwise, rule, same
+from isonomy.networks.operations import Call, Rule, elementwise, identity, rule
 from isonomy.population.toml import read_json
 
 _ADVICE = "export the model to ONNX instead"
@@ -42,7 +42,7 @@ _KINDS = {6: torch.float16, 7: torch.float32, 8: torch.float64, 5: torch.int64, 
 
 
 def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice = "auto") -> Network:
-    """The graph of a module up to its raw outputs, and its head."""
+    """Return the graph of a module up to its raw outputs, and its head."""
     if not isinstance(module, nn.Module):
         raise ParameterError(template("module", "a torch.nn.Module", type(module).__name__))
     if width is not None and (not isinstance(width, int) or width < 1):
@@ -67,7 +67,7 @@ def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice 
                 if spec.kind == InputKind.USER_INPUT:
                     program.known[spec.arg.name] = program.builder.input
                 else:
-                    program.keep(spec.arg.name, stored[str(spec.target)])
+                    program.store(spec.arg.name, stored[str(spec.target)])
         for node in exported.graph.nodes:
             if node.op == "call_function":
                 _live_step(program, node)
@@ -79,14 +79,14 @@ def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice 
 
 
 def read_pt2(path: Path, head: HeadChoice = "auto") -> Network:
-    """The graph of an exported program up to its raw outputs, and its head."""
-    with opened_archive(path) as archive:
+    """Return the graph of an exported program up to its raw outputs, and its head."""
+    with open_archive(path) as archive:
         members = {name.partition("/")[2]: name for name in archive.namelist()}
         if "models/model.json" not in members:
             raise FileError(f"'{path}' is not an archive of a recent torch.export with one model; {_ADVICE}.")
 
         def content(name: str) -> bytes:
-            return member(archive, members.get(name, name), _LARGEST)
+            return read_member(archive, members.get(name, name), _LARGEST)
 
         stored = read_json(content("models/model.json"), "Its graph")["graph_module"]
         tensors: dict[str, Tensor] = {}
@@ -115,7 +115,7 @@ def read_pt2(path: Path, head: HeadChoice = "auto") -> Network:
     program = _Program(Builder(sizes[1:], sizes[0] if sizes[0] > 1 else BATCH, inputs[0]), trusted=False)
     program.known[inputs[0]] = program.builder.input
     for name, tensor in known.items():
-        program.keep(name, tensor)
+        program.store(name, tensor)
     for node in graph["nodes"]:
         operands: list[str] = []
         counted = any(kind.startswith("as_sym") for each in node["inputs"] for kind in each["arg"])
@@ -139,26 +139,26 @@ class _Program:
         self.known: dict[str, Any] = {}
         self.storage: dict[str, str] = {}
         self.stale: set[str] = set()
-        self.kept: set[int] = set()  # where parameters and buffers lie in memory
+        self.parameters: set[int] = set()  # where parameters and buffers lie in memory
 
     def get(self, name: str) -> Any:
-        """What a name stands for."""
+        """Return the tensor or value of a name."""
         if name in self.stale:
             raise NetworkError(f"'{name}' is read after a part of it was changed in place; {_ADVICE}.")
         return self.known[name]
 
     def storage_of(self, name: str) -> str:
-        """The name of the memory that a tensor is kept in."""
+        """Return the name of the memory that a tensor is kept in."""
         return self.storage.setdefault(name, name)
 
-    def keep(self, name: str, tensor: Any) -> None:
-        """A parameter or buffer, which stays from one run to the next."""
+    def store(self, name: str, tensor: Any) -> None:
+        """Store a parameter or buffer, which stays from one run to the next."""
         self.known[name] = tensor
-        self.kept |= {tensor.untyped_storage().data_ptr()} if isinstance(tensor, Tensor) else set()
+        self.parameters |= {tensor.untyped_storage().data_ptr()} if isinstance(tensor, Tensor) else set()
 
-    def refuse_kept(self, changed: Any) -> None:
-        """An operation that changes a parameter or buffer makes the next run another function."""
-        if isinstance(changed, Tensor) and changed.untyped_storage().data_ptr() in self.kept:
+    def refuse_parameter_change(self, changed: Any) -> None:
+        """Refuse an operation that changes a parameter or buffer: it makes the next run another function."""
+        if isinstance(changed, Tensor) and changed.untyped_storage().data_ptr() in self.parameters:
             raise NetworkError("it changes a parameter or buffer, so that the next run is another function.")
 
     def step(
@@ -169,7 +169,7 @@ class _Program:
         operands: Sequence[str],
         layer: tuple[str, str],
     ) -> None:
-        """One operation, of a layer ``(path, class)``; ``operands`` are the names of what it reads."""
+        """Read one operation, of a layer ``(path, class)``; ``operands`` are the names of its inputs."""
         written, _, overload = target.removeprefix("torch.ops.aten.").partition(".")
         in_place = written.endswith("_") and not written.startswith("_")
         name = written.rstrip("_") if in_place else written
@@ -185,11 +185,11 @@ class _Program:
             )
         with reading(where):
             if in_place:
-                self.refuse_kept(arguments.get("self"))
+                self.refuse_parameter_change(arguments.get("self"))
             packet = getattr(torch.ops.aten, name)
             if overload not in packet.overloads():
                 raise UnsupportedOperationError(f"there is no variant '{overload}' of it.")
-            apply = self._moved if move else self._computed
+            apply = self._move if move else self._compute
             result = apply(name, getattr(packet, overload), arguments)
         results = result if isinstance(result, tuple) else (result,)
         self.known |= dict(zip(outputs, results if len(outputs) > 1 else [result], strict=False))
@@ -199,7 +199,7 @@ class _Program:
                 self.stale |= {each for each in self.known if self.storage_of(each) == shared} - set(outputs)
             self.storage |= dict.fromkeys(outputs, shared)
 
-    def _computed(self, name: str, operation: Any, arguments: dict[str, Any]) -> Any:
+    def _compute(self, name: str, operation: Any, arguments: dict[str, Any]) -> Any:
         operands = [arguments[each] for each in _OPERANDS if each in arguments]
         if name not in _ANYTHING and not any(isinstance(each, Value) for each in pytree.tree_leaves(operands)):
             raise UnsupportedOperationError("an operation on constants alone is not supported.")
@@ -211,7 +211,7 @@ class _Program:
             call.refuse_unread(usual, {*_HARMLESS, "dtype"} if plain else _HARMLESS)
         return result
 
-    def _moved(self, name: str, operation: Any, arguments: dict[str, Any]) -> Any:
+    def _move(self, name: str, operation: Any, arguments: dict[str, Any]) -> Any:
         """Let torch itself move an array of positions."""
         value = arguments["self"]
         others = pytree.tree_leaves([each for key, each in arguments.items() if key != "self"])
@@ -233,7 +233,7 @@ class _Program:
         return tuple(self.builder.placed(value, each.numpy()) for each in result)
 
     def finish(self, outputs: Sequence[Any], head: HeadChoice) -> Network:
-        """The graph up to the raw outputs, and its head."""
+        """Return the graph up to the raw outputs, and its head."""
         if len(outputs) != 1 or not isinstance(outputs[0], Value):
             raise NetworkError("one output that depends on the input is expected.")
         return self.builder.finish(outputs[0], head)
@@ -258,7 +258,7 @@ def _prelu(call: Call, x: Value) -> Value:
     return operations.prelu(call.builder, x, slopes.reshape(-1, *[1] * max(len(x.shape) - 1, 0)))
 
 
-def _converted(call: Call, x: Value, other: Any = None) -> Value:
+def _convert(call: Call, x: Value, other: Any = None) -> Value:
     wanted = call("dtype", other.dtype if isinstance(other, Tensor) else None)
     if wanted not in (None, torch.float32, torch.float64):
         raise UnsupportedOperationError(f"a conversion to {wanted} is not supported.")
@@ -280,14 +280,14 @@ _HARMLESS = {
 
 # Operations whose result is their first operand, and may share its memory.
 _SAME: dict[str, Rule] = {
-    **dict.fromkeys(("contiguous", "alias", "detach", "lift_fresh_copy"), same),
-    **dict.fromkeys(("to", "_to_copy", "type_as"), _converted),
+    **dict.fromkeys(("contiguous", "alias", "detach", "lift_fresh_copy"), identity),
+    **dict.fromkeys(("to", "_to_copy", "type_as"), _convert),
     **dict.fromkeys(("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"), _dropout),
 }
 _ANYTHING = {*_SAME, "clone", "_assert_tensor_metadata", "cat", "concat", "stack"}  # also of constants alone
 
 _RULES: dict[str, Rule] = _SAME | {
-    "clone": same,
+    "clone": identity,
     "_assert_tensor_metadata": lambda call, *_: None,
     "linear": _linear,
     **dict.fromkeys(("matmul", "mm"), rule(operations.matmul)),
@@ -332,7 +332,7 @@ _LAYOUTS = (
 
 
 def _live_step(program: _Program, node: fx.Node) -> None:
-    """One node of an exported module, with its arguments by name."""
+    """Read one node of an exported module, with its arguments by name."""
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: program.get(each.name))
     constant = not any(isinstance(each, Value) for each in pytree.tree_leaves((args, kwargs)))
     operands = [each.name for each in node.all_input_nodes]
@@ -345,7 +345,7 @@ def _live_step(program: _Program, node: fx.Node) -> None:
                 raise NetworkError("it draws random numbers, so that no run is like another.")
             for each in schema.arguments if schema else ():
                 if each.alias_info is not None and each.alias_info.is_write:
-                    program.refuse_kept(arguments.get(each.name))
+                    program.refuse_parameter_change(arguments.get(each.name))
             program.known[node.name] = node.target(*args, **kwargs)  # type: ignore[operator]
         program.storage[node.name] = program.storage_of((*operands, node.name)[0])
         return
@@ -354,12 +354,12 @@ def _live_step(program: _Program, node: fx.Node) -> None:
 
 
 def _table(module: nn.Module, width: int, rows: int = BATCH) -> Tensor:
-    """Random individuals in the precision of the module."""
+    """Draw random individuals in the precision of the module."""
     kind = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
     return torch.randn(rows, width, generator=torch.Generator().manual_seed(0)).to(kind)
 
 
-class _Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _LastOperation(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Remembers which operation was asked for last."""
 
     last = "forward"
@@ -370,15 +370,15 @@ class _Watched(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _run(module: nn.Module, table: Tensor) -> Tensor:
-    """The outputs of the module itself."""
-    watched = _Watched()  # type: ignore[no-untyped-call]
+    """Return the outputs of the module itself."""
+    recorder = _LastOperation()  # type: ignore[no-untyped-call]
     try:
-        with watched:
+        with recorder:
             result = module(table)
     except Exception as error:
         reason = one_line(f"{type(error).__name__}: {error}")[:300].rstrip(".")
         raise NetworkError(
-            f"it does not run on {table.shape[1]} features: '{watched.last}' fails ({reason}); its features and "
+            f"it does not run on {table.shape[1]} features: '{recorder.last}' fails ({reason}); its features and "
             "weights must agree in width."
         ) from error
     if not isinstance(result, Tensor):
@@ -387,7 +387,7 @@ def _run(module: nn.Module, table: Tensor) -> Tensor:
 
 
 def _seen_width(module: nn.Module) -> int:
-    """The one width of a layer that the module runs on."""
+    """Return the one width of a layer that the module runs on."""
     sizes = [getattr(part, name, None) for part in module.modules() for name in ("in_features", "num_features")]
     fitting = []
     for size in dict.fromkeys(size for size in sizes if isinstance(size, int)):
@@ -438,7 +438,7 @@ def _agrees(module: nn.Module, graph: Graph, ending: Callable[[Tensor], Tensor],
 
 
 def _argument(entry: Any, program: _Program, operands: list[str]) -> Any:
-    """The value of an argument, written as ``{"as_int": 3}`` and the like; names of tensors join ``operands``."""
+    """Return the value of an argument, written as ``{"as_int": 3}`` or the like; add tensors' names to ``operands``."""
     if "name" in entry:
         entry = {"as_name": entry["name"]}
     ((kind, value),) = entry.items()
@@ -460,12 +460,12 @@ def _argument(entry: Any, program: _Program, operands: list[str]) -> Any:
 
 
 def _names(outputs: Any) -> list[str]:
-    found = []
+    names = []
     for entry in outputs:
         (value,) = entry.values()
         parts = value if isinstance(value, list) else [value]
-        found += [str(each.get("name", each.get("as_name"))) for each in parts if isinstance(each, Mapping)]
-    return found
+        names += [str(each.get("name", each.get("as_name"))) for each in parts if isinstance(each, Mapping)]
+    return names
 
 
 def _size(entry: Mapping[str, Any]) -> int:
@@ -473,7 +473,7 @@ def _size(entry: Mapping[str, Any]) -> int:
 
 
 def _tensor(name: str, entry: Mapping[str, Any], content: Callable[[str], bytes], part: str) -> Tensor:
-    """A tensor from its raw bytes."""
+    """Return a tensor from its raw bytes."""
     meta = entry.get("tensor_meta")
     if entry.get("use_pickle", True) or not meta or meta["dtype"] not in _KINDS:
         raise FileError(

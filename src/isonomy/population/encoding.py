@@ -4,7 +4,7 @@ Columns of pandas frames are encoded here, those of CSV files become such column
 the same codings. :func:`encode_column` never raises on a bad cell but marks the row, so that such rows can be excluded
 and counted, or the first one named (:func:`complaint`).
 
-Decoded, members of the realizable domain are plain values. A relaxed individual is nobody in particular, so its
+Decoded, members of the realizable domain are plain values. A relaxed individual is no real person, so its
 mixtures are spelled out: ``female 0.70 / male 0.30``.
 """
 
@@ -63,17 +63,17 @@ class Coding:
 
     @cached_property
     def codes(self) -> dict[int, int]:
-        """The ranks of texts that are whole numbers, by those numbers."""
+        """Return the ranks of texts that are whole numbers, by those numbers."""
         return {int(name): rank for name, rank in self.ranks.items() if _is_code(name)}
 
     @property
     def number_words(self) -> str:
-        """Which numbers are right."""
+        """Return the words for the numbers that are right."""
         return f"a {'whole' if self.whole else 'finite'} number from {self.low:.15g} to {self.high:.15g}"
 
 
 def encode_column(column: pd.Series, coding: Coding) -> tuple[FloatArray, BoolArray]:
-    """The coordinates ``(n, width)`` of one column of raw values, and which rows are unusable."""
+    """Encode one column of raw values: its coordinates ``(n, width)``, and which rows are unusable."""
     feature = coding.feature
     values: NDArray[Any]
     if coding.numeric:
@@ -99,7 +99,7 @@ def encode_column(column: pd.Series, coding: Coding) -> tuple[FloatArray, BoolAr
 
 
 def complaint(column: pd.Series, coding: Coding) -> str:
-    """One sentence about the first unusable cell of a column that has one."""
+    """Return one sentence about the first unusable cell of a column that has one."""
     _, bad = encode_column(column, coding)
     where, feature = int(np.argmax(bad)), coding.feature
     value, row = column.iloc[where], column.index[where]
@@ -119,20 +119,24 @@ def complaint(column: pd.Series, coding: Coding) -> str:
 
 
 def find_column(table: pd.DataFrame, name: str) -> pd.Series:
-    """One column, or an error that lists those there are."""
+    """Return one column, or raise an error that lists those of the table."""
     if name not in table.columns:
         raise DataError(f"The table has no column {name!r}; it has {', '.join(map(repr, table.columns))}.")
     return table[name]
 
 
 def encode_table(
-    table: pd.DataFrame, features: Sequence[Feature], singles: Sequence[Feature], unknown: str, nobody: bool = False
+    table: pd.DataFrame,
+    features: Sequence[Feature],
+    singles: Sequence[Feature],
+    unknown: str,
+    allow_empty: bool = False,
 ) -> tuple[FloatArray, list[FloatArray], BoolArray]:
-    """The coordinates ``(n, m)`` of the features, the one coordinate of each single (label, weight), rows kept.
+    """Encode a table: coordinates ``(n, m)``, the one coordinate of each single (label, weight), rows kept.
 
     With ``unknown="error"`` the first cell that cannot be read is an error; with ``"exclude"`` such rows are left out
-    of all that is returned, and the mask of the rows kept says which; one at least must be left, unless ``nobody`` is
-    an answer too. The result is the only array of its size: large tables are encoded block by block into it.
+    of all that is returned, and the mask of the rows kept says which; one at least must be left, unless
+    ``allow_empty``. The result is the only array of its size: large tables are encoded block by block into it.
     """
     if unknown not in ("error", "exclude"):
         raise ParameterError(template("unknown", "'error' or 'exclude'", unknown))
@@ -150,7 +154,7 @@ def encode_table(
             readable[i] &= not bad.any()
     if kept.all():
         return x, alone, kept
-    if unknown == "error" or not (nobody or kept.any()):
+    if unknown == "error" or not (allow_empty or kept.any()):
         i = int(np.argmin(readable))
         first = complaint(columns[i], codings[i])
         raise DataError(first if unknown == "error" else f"Not one row fits the schema. {first}")
@@ -158,7 +162,7 @@ def encode_table(
 
 
 def text_of(value: Any) -> str:
-    """The category that a cell names: 3, 3.0 and "3" are one, since a missing cell turns 3 into 3.0."""
+    """Return the category that a cell names: 3, 3.0 and "3" are one, since a missing cell turns 3 into 3.0."""
     if isinstance(value, str):
         return value
     if isinstance(value, (float, np.floating)) and float(value).is_integer() and abs(float(value)) < LARGEST_CODE:
@@ -167,7 +171,7 @@ def text_of(value: Any) -> str:
 
 
 def _number(text: str) -> float | None:
-    """The number that a text stands for, written as usual: Python would also take 1_0 and digits of all scripts."""
+    """Return the number of a text, written as usual: Python would also take 1_0 and digits of all scripts."""
     try:
         return float(text) if text.isascii() and "_" not in text else None
     except ValueError:
@@ -175,12 +179,12 @@ def _number(text: str) -> float | None:
 
 
 def _is_code(name: str) -> bool:
-    """Is a category the text of a whole number, so that it may also be written as that number?"""
+    """Say whether a category is the text of a whole number, so that it may also be written as that number."""
     return name.isascii() and name.removeprefix("-").isdecimal() and str(int(name)) == name
 
 
 def _hashable(column: pd.Series) -> pd.Series:
-    """Mixed cells by their text: lists have no hash, and 1 and True share theirs."""
+    """Return mixed cells by their text: lists have no hash, and 1 and True share theirs."""
     plain = isinstance(column.dtype, np.dtype) and (column.dtype.kind in "iu" or column.dtype == np.float64)
     if plain or isinstance(column.dtype, pd.CategoricalDtype):
         return column
@@ -188,7 +192,7 @@ def _hashable(column: pd.Series) -> pd.Series:
 
 
 def _numbers(column: pd.Series) -> FloatArray:
-    """Cells as floats, NaN where a cell is no number; dates are no numbers."""
+    """Return cells as floats, NaN where a cell is no number; dates are no numbers."""
     if column.dtype.kind in "mMc":
         return np.full(len(column), np.nan)
     if column.dtype == "object" or column.dtype.kind not in "biuf":
@@ -199,12 +203,12 @@ def _numbers(column: pd.Series) -> FloatArray:
 
 
 def _is_no_float(cell: Any) -> bool:
-    """Numbers of which pandas would drop a part, or at which it would fail."""
+    """Say whether a cell is a number of which pandas would drop a part, or at which it would fail."""
     return isinstance(cell, complex | np.complexfloating) or (isinstance(cell, int) and abs(cell) > LARGEST_NUMBER)
 
 
 def from_text(column: pa.ChunkedArray, meaning: Feature | None, decimal: str) -> pd.Series:
-    """The cells of a CSV column by what the schema says of it; without a meaning they are texts."""
+    """Return the cells of a CSV column by what the schema says of it; without a meaning they are texts."""
     number = meaning is not None and meaning.kind in ("numeric", "integer")
     if meaning is not None and number and decimal == ",":
         column = _decimal_points(column, meaning.missing_values)
@@ -221,7 +225,7 @@ def from_text(column: pa.ChunkedArray, meaning: Feature | None, decimal: str) ->
 
 
 def _decimal_points(column: pa.ChunkedArray, known: Sequence[str]) -> pa.ChunkedArray:
-    """Decimal commas as points, but in cells that the schema knows; where a point stood already no number is left."""
+    """Write decimal commas as points, but in cells that the schema knows; with a point already, it is no number."""
     stays = pc.is_in(pc.utf8_trim_whitespace(column), pa.array(known, pa.string()))
     remark = pc.binary_join_element_wise(column, "(a point, where commas are decimal marks)", " ")
     pointed = pc.if_else(pc.match_substring(column, "."), remark, pc.replace_substring(column, ",", "."))
@@ -229,7 +233,7 @@ def _decimal_points(column: pa.ChunkedArray, known: Sequence[str]) -> pa.Chunked
 
 
 def _category(text: str, known: set[str]) -> str | None:
-    """The category that a cell names: "3.0" is 3 and " a" is a where the schema knows those."""
+    """Return the category that a cell names: "3.0" is 3 and " a" is a where the schema knows those."""
     if text in known:
         return text
     bare = text.strip()
@@ -242,7 +246,7 @@ def _category(text: str, known: set[str]) -> str | None:
 
 
 def _text_numbers(column: pa.ChunkedArray) -> pd.Series:
-    """Floats, or, where a cell is no number, floats and that cell's text."""
+    """Return floats, or, where a cell is no number, floats and that cell's text."""
     bare = pc.utf8_trim_whitespace(column)
     bare = pc.if_else(pc.is_in(bare, pa.array(MISSING_WORDS)), None, bare)
     try:
@@ -256,7 +260,7 @@ def _text_numbers(column: pa.ChunkedArray) -> pd.Series:
 
 
 def decode_column(block: FloatArray, feature: Feature, words: bool) -> pd.Series:
-    """Raw values of one feature's coordinates ``(n, width)``."""
+    """Decode one feature's coordinates ``(n, width)`` to raw values."""
     names = [feature.labels.get(level, level) if words else level for level in feature.levels]
     if feature.kind == "categorical":
         return pd.Series(_mixtures(block, names), name=feature.name, dtype="str")
@@ -274,7 +278,7 @@ def decode_column(block: FloatArray, feature: Feature, words: bool) -> pd.Series
 
 
 def _raw_numbers(coordinate: FloatArray, feature: Feature) -> tuple[FloatArray, BoolArray]:
-    """``coordinate * unit + origin``, and which of them are exact whole numbers of a lattice."""
+    """Return ``coordinate * unit + origin``, and which of them are exact whole numbers of a lattice."""
     values = coordinate * feature.unit + feature.origin
     low, high = feature.coordinate(feature.low), feature.coordinate(feature.high)
     inside = (coordinate >= low) & (coordinate <= high)  # rounding must not push a member out of its range
@@ -303,7 +307,7 @@ def _level(rank: float, names: Sequence[str]) -> str:
 
 
 def _mark(cells: list[Any], missing: FloatArray, feature: Feature) -> list[Any]:
-    """A missing share of 1 hides the value; a share in between is written beside it."""
+    """Hide a value whose missing share is 1; a share in between is written beside it."""
     absent = feature.missing_label if feature.kind == "ordinal" else np.nan
     marked = [absent if share == 1 else cell for cell, share in zip(cells, missing, strict=True)]
     for row in np.flatnonzero((missing != 0) & (missing != 1)):

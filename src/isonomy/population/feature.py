@@ -88,37 +88,37 @@ class Feature:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The categories, and after them the missing one where it is a category of its own."""
+        """Return the categories, and after them the missing one where it is a category of its own."""
         if self.kind == "categorical" and self.missing == "category" and self.missing_label not in self.categories:
             return (*self.categories, self.missing_label)
         return self.categories
 
     @property
     def flagged(self) -> bool:
-        """A 0/1 coordinate follows the value and says that it is missing."""
+        """Say whether a 0/1 coordinate follows the value and marks it as missing."""
         return self.kind != "categorical" and self.fill is not None
 
     @property
     def width(self) -> int:
-        """The number of coordinates."""
+        """Return the number of coordinates."""
         return len(self.levels) if self.kind == "categorical" else 1 + self.flagged
 
     @property
     def coordinate_names(self) -> tuple[str, ...]:
-        """``age``, or ``sex=female``, ``sex=male``; a flag is called ``income=missing``."""
+        """Return ``age``, or ``sex=female``, ``sex=male``; a flag is called ``income=missing``."""
         if self.kind == "categorical":
             return tuple(f"{self.name}={level}" for level in self.levels)
         return (self.name, f"{self.name}={self.missing_label}")[: self.width]
 
     @property
     def fill_value(self) -> float:
-        """The raw number (or rank) that stands in for a missing value."""
+        """Return the raw number (or rank) that stands in for a missing value."""
         if isinstance(self.fill, str):
             return float(self.categories.index(self.fill))
         return math.nan if self.fill is None else float(self.fill)
 
     def coordinate(self, value: Any) -> Any:
-        """The coordinate of a raw number (or rank), or of a whole column of them."""
+        """Return the coordinate of a raw number (or rank), or of a whole column of them."""
         return (value - self.origin) / self.unit
 
     def _settle_categories(self) -> None:
@@ -134,7 +134,7 @@ class Feature:
             object.__setattr__(self, key, value)
 
     def _settle_scale(self) -> None:
-        """Fill in origin and unit, and check that encoding is finite and monotone."""
+        """Set origin and unit, and check that encoding is finite and monotone."""
         bounded = math.isfinite(self.low) and math.isfinite(self.high)
         span = self.high - self.low if bounded and self.high > self.low else 1.0
         origin = (self.low if bounded else 0.0) if math.isnan(self.origin) else self.origin
@@ -226,11 +226,11 @@ class Label:
 
     @property
     def regression(self) -> bool:
-        """The outcome is a number."""
+        """Say whether the outcome is a number."""
         return not self.classes
 
     def as_feature(self) -> Feature:
-        """A feature whose coordinate is the class index, or the number itself."""
+        """Return a feature whose coordinate is the class index, or the number itself."""
         kind: FeatureKind = "numeric" if self.regression else "ordinal"
         return Feature(self.column, kind, origin=0.0, unit=1.0, categories=self.classes)
 

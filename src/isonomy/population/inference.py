@@ -21,13 +21,13 @@ from isonomy.population.feature import LARGEST_NUMBER, LARGEST_WHOLE, Feature, F
 
 _IDENTIFIER = re.compile(r"(?i:(^|[_\s.-])(id|index|uuid|row|nr|no)$|^unnamed|^$)|[a-z](I[dD]|Nr|No)$")
 _COUNTER = re.compile(r"(?i:(^|[_\s.-])(index|row)$|^unnamed|^$)")  # says where a row stands rather than who it is
-_MOST_CODES = 12  # a protected integer column with at most so many values holds codes, not amounts
+_MOST_CODES = 12  # a protected integer column with at most this many values holds codes, not amounts
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")  # what an object column may hold
 _MOST_CLASSES = 20  # a label of numbers with more values is a regression
 
 
 def infer_features(table: pd.DataFrame, roles: Mapping[str, set[str]], max_categories: int) -> tuple[Feature, ...]:
-    """One feature per column; ``roles`` says which columns are protected, proxies, immutable."""
+    """Infer one feature per column; ``roles`` says which columns are protected, proxies, immutable."""
     return tuple(
         _infer_feature(table[name], {role: name in columns for role, columns in roles.items()}, max_categories)
         for name in table.columns
@@ -45,7 +45,7 @@ def find_identifiers(table: pd.DataFrame) -> list[str]:
 
 
 def infer_label(column: pd.Series) -> Label:
-    """Classes in sorted order, or a regression for a column of numbers, whole or not, with many values."""
+    """Infer classes in sorted order, or a regression for a column of numbers, whole or not, with many values."""
     _require_values(column)
     name = str(column.name)
     if column.dtype.kind in "iuf" and column.nunique() > _MOST_CLASSES:
@@ -94,7 +94,7 @@ def with_levels(
 def _infer_number(column: pd.Series, flags: dict[str, Any]) -> Feature:
     name, integer = str(column.name), column.dtype.kind in "iu"
     values = column.dropna().to_numpy(dtype=np.float64)
-    largest = (LARGEST_WHOLE if integer else LARGEST_NUMBER) / 4  # leaves room for widening
+    largest = (LARGEST_WHOLE if integer else LARGEST_NUMBER) / 4  # the range is widened
     wild = ~(np.abs(values) <= largest)
     if wild.any():
         at = int(np.argmax(wild))
@@ -112,7 +112,7 @@ def _infer_number(column: pd.Series, flags: dict[str, Any]) -> Feature:
 
 
 def widen(low: float, high: float, integer: bool) -> tuple[float, float]:
-    """A range of round numbers around ``low .. high``: multiples of 1, 2 or 5 times a power of ten.
+    """Return a range of round numbers around ``low .. high``: multiples of 1, 2 or 5 times a power of ten.
 
     The step is about a tenth of the range. The range of non-negative data stays non-negative.
     """
@@ -132,7 +132,7 @@ def _round_step(size: float, integer: bool) -> float:
 
 
 def _sorted_texts(column: pd.Series) -> tuple[str, ...]:
-    """The distinct values as texts; numbers in numeric order, since "10" < "9" as text."""
+    """Return the distinct values as texts; numbers in numeric order, since "10" < "9" as text."""
     present = column.dropna()
     if present.dtype.kind in "iuf":
         return tuple(dict.fromkeys(text_of(value) for value in np.sort(present.unique())))

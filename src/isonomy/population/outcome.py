@@ -23,7 +23,7 @@ from isonomy.population.domain import FloatArray
 from isonomy.population.feature import Label
 
 NO_OUTCOME = Label("")
-"""Nothing is said of the outcome."""
+"""The outcome is not described."""
 
 
 def favourable_places(label: Label | None) -> tuple[int, ...]:
@@ -43,7 +43,7 @@ def outcome_of(
     """Return what is decided by a model of ``classes`` classes (0: a regression): ``label``, but for what is given.
 
     Without a label that fits, classes are called by their places, "0", "1" and so on. A threshold is a probability of
-    the favourable class: whoever names another class than the label's names its threshold too.
+    the favourable class: a caller who names another class than the label's names its threshold too.
     """
     fits = label is not None and len(label.classes) == classes
     if label is not None and not fits and label.threshold is not None:

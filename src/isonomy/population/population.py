@@ -63,7 +63,7 @@ class Population:
         ``first_row`` is where the table's first row stands in a larger one that is read piece by piece, so that a row
         has the same number, and is on the same side of the split, in either reading.
         """
-        people = cls.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row, nobody=False)
+        people = cls.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row, allow_empty=False)
         _refuse_zero_weights(schema, people.weights.sum())
         if first_row:
             return people
@@ -91,15 +91,22 @@ class Population:
 
     @classmethod
     def from_piece(
-        cls, frame: Any, schema: Schema, *, domain: DomainKind, unknown: Unknown, first_row: int, nobody: bool = True
+        cls,
+        frame: Any,
+        schema: Schema,
+        *,
+        domain: DomainKind,
+        unknown: Unknown,
+        first_row: int,
+        allow_empty: bool = True,
     ) -> Population:
-        """Like :meth:`from_frame`, for a piece of a table, in which all weights may be zero.
+        """Read a piece of a table as :meth:`from_frame` does, but all its weights may be zero.
 
-        ``frame``, ``schema``, ``domain``, ``unknown`` and ``first_row`` as there; ``nobody`` may be left if so said.
+        ``frame``, ``schema``, ``domain``, ``unknown`` and ``first_row`` as there; ``allow_empty``: no row need fit.
         """
         table = read_frame(frame)
         singles = [each for each in schema.singles if each.name in table.columns or each.name == schema.weight]
-        x, values, kept = encode_table(table, schema.features, singles, unknown, nobody)
+        x, values, kept = encode_table(table, schema.features, singles, unknown, allow_empty)
         weights = np.ones(len(x)) if schema.weight is None else values.pop()
         if schema.max_weight is not None and (weights > schema.max_weight).any():
             place = int(np.argmax(weights > schema.max_weight))
@@ -134,22 +141,22 @@ class Population:
 
     @property
     def split(self) -> SplitName:
-        """Which part of the table these individuals belong to."""
+        """Return the part of the table that these individuals belong to."""
         return self.selection.part
 
     @property
     def excluded(self) -> int:
-        """How many rows of the table did not fit the schema."""
+        """Return the number of rows of the table that did not fit the schema."""
         return self.selection.excluded
 
     @property
     def protected(self) -> pd.DataFrame:
-        """The raw protected columns."""
+        """Return the raw protected columns."""
         return self.frame[list(self.schema.protected)]
 
     @cached_property
     def ids(self) -> NDArray[np.object_] | None:
-        """``(n,)``: by what each person is known, as a text, None where a cell is empty; None without such a column."""
+        """Return the id ``(n,)`` of each person as a text, None in an empty cell; None without such a column."""
         name = self.schema.id
         if name is None or name not in self.frame.columns:
             return None
@@ -158,9 +165,9 @@ class Population:
 
     @property
     def repeated(self) -> bool:
-        """Does a row of the table occur more than once, so that these are not draws of different people?
+        """Say whether a row of the table occurs more than once, so that these are not draws of different people.
 
-        Rows are told apart by their place in the table, not by what they say: two people may be alike in everything.
+        Rows are identified by their place in the table, not by their values: two people may be alike in everything.
         A table that was itself drawn with replacement gives itself away by its index, as far as it kept it: labels
         that occur again, each with the same row.
         """
@@ -175,7 +182,7 @@ class Population:
 
     @property
     def train(self) -> Population:
-        """The training rows: those that the schema's split column names, else about 70 % of the rows.
+        """Return the training rows: those that the schema's split column names, else about 70 % of the rows.
 
         Without a split column a row is a training row when a fixed hash of its place in the table
         (splitmix64) falls below 0.7, so that neither a subset nor another library version changes which side
@@ -185,11 +192,11 @@ class Population:
 
     @property
     def test(self) -> Population:
-        """The rows held out from training; see ``train``."""
+        """Return the rows held out from training; see ``train``."""
         return self._part("test")
 
     def side(self, name: SplitName) -> BoolArray:
-        """``(n,)``: who is on a side of the split; see ``train``."""
+        """Return a mask ``(n,)`` of one side of the split; see ``train``."""
         if name in ("all", self.split):
             return np.ones(len(self), dtype=bool)
         split = self.schema.split
@@ -200,17 +207,17 @@ class Population:
         return column.map(text_of, na_action="ignore").eq(getattr(split, name)).to_numpy(dtype=bool)
 
     def with_domain(self, kind: DomainKind) -> Population:
-        """The same individuals in another domain."""
+        """Return the same individuals in another domain."""
         return replace(self, domain=self.schema.domain(kind))
 
     def sample(self, n: int, seed: int = 0) -> Population:
-        """``n`` individuals drawn without replacement by ``seed``, in table order; all of them when there are fewer."""
+        """Draw ``n`` individuals without replacement by ``seed``, in table order; all of them when there are fewer."""
         n, seed = whole("n", n, 1), whole("seed", seed)
         sample = self[drawn(len(self), n, seed)]
         return replace(sample, selection=self.selection.drawn(len(sample), seed))
 
     def held_out(self) -> Population:
-        """The same individuals, with the caller's word that they are independent draws on which nothing was fitted.
+        """Return the same people, on the caller's word independent draws on which nothing was fitted.
 
         A statement about the population behind them rests on it where they are not the test part of their table.
         """
@@ -222,7 +229,7 @@ class Population:
         return len(self.x)
 
     def __getitem__(self, rows: slice | BoolArray | IntArray | list[int] | list[bool]) -> Population:
-        """Some of the individuals, by slice, mask or positions."""
+        """Return some of the individuals, by slice, mask or positions."""
         try:
             chosen = np.arange(len(self))[rows if isinstance(rows, slice) else np.asarray(rows)]
         except IndexError as error:
@@ -231,7 +238,7 @@ class Population:
             raise ParameterError(
                 template("rows", "a slice, mask or list of positions of at least one individual", rows)
             )
-        everybody = len(chosen) == len(self) == len(np.unique(chosen))
+        all_chosen = len(chosen) == len(self) == len(np.unique(chosen))
         return replace(
             self,
             frame=self.frame.iloc[chosen],
@@ -239,7 +246,7 @@ class Population:
             y=None if self.y is None else self.y[chosen],
             weights=self.weights[chosen],
             rows=self.rows[chosen],
-            selection=self.selection if everybody else self.selection.picked(len(chosen)),
+            selection=self.selection if all_chosen else self.selection.picked(len(chosen)),
         )
 
     def __repr__(self) -> str:
@@ -268,7 +275,7 @@ def stream(
     dialect: Dialect = USUAL,
     table_limit: int = CELLS,
 ) -> Iterator[Population]:
-    """The individuals of a Parquet or CSV file, ``chunk_rows`` rows of the file at a time.
+    """Yield the individuals of a Parquet or CSV file, ``chunk_rows`` rows of the file at a time.
 
     Memory is that of two pieces and the blocks that the reader holds (some 32 MB of a CSV file, one row group of a
     Parquet file), whatever the length of the file; a piece of more cells than ``table_limit`` is refused. Columns that
@@ -290,7 +297,7 @@ def _stream(
 ) -> Iterator[Population]:
     """Hold one population back, so that rows excluded after it can still be counted with it."""
     held: Population | None = None
-    without: pd.DataFrame | None = None  # the first piece of which nobody is left
+    without: pd.DataFrame | None = None  # the first piece of which no individual is left
     excluded, weight = 0, 0.0
     for first_row, frame in pieces:
         people = Population.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row)
@@ -317,12 +324,12 @@ def _with_excluded(people: Population, more: int) -> Population:
 
 
 def drawn(pool: int, n: int, seed: int) -> IntArray:
-    """Return the places (n,), ascending, of those whom a seed draws from a pool of people without replacement."""
+    """Return the places (n,), ascending, that a seed draws from a pool of people without replacement."""
     return np.sort(np.random.default_rng(seed).permutation(pool)[:n])
 
 
 def in_train(numbers: IntArray) -> BoolArray:
-    """Which whole numbers are training rows: those whose fixed hash in [0, 1] falls below ``TRAIN_SHARE``.
+    """Return the mask of training rows by number: their fixed hash in [0, 1] falls below ``TRAIN_SHARE``.
 
     The hash is splitmix64 (Steele et al. 2014).
     """

@@ -139,44 +139,44 @@ class Schema:
 
     @cached_property
     def slices(self) -> dict[str, slice]:
-        """The coordinates of each feature."""
+        """Return the coordinates of each feature."""
         stops = np.cumsum([feature.width for feature in self.features]).tolist()
         return {f.name: slice(stop - f.width, stop) for f, stop in zip(self.features, stops, strict=True)}
 
     @cached_property
     def singles(self) -> tuple[Feature, ...]:
-        """The columns beside the features that are read as one coordinate each: the label, then the weight."""
+        """Return the columns beside the features that are read as one coordinate each: the label, then the weight."""
         label = () if self.label is None else (self.label.as_feature(),)
         return label if self.weight is None else (*label, Feature(self.weight, low=0.0, origin=0.0, unit=1.0))
 
     @cached_property
     def width(self) -> int:
-        """The number ``m`` of coordinates."""
+        """Return the number ``m`` of coordinates."""
         return sum(feature.width for feature in self.features)
 
     @property
     def coordinate_names(self) -> tuple[str, ...]:
-        """``age``, ``sex=female``, ``sex=male``, ``income``, ``income=missing`` …"""
+        """Return ``age``, ``sex=female``, ``sex=male``, ``income``, ``income=missing`` …"""
         return tuple(name for feature in self.features for name in feature.coordinate_names)
 
     @property
     def protected(self) -> tuple[str, ...]:
-        """Names of the protected features."""
+        """Return the names of the protected features."""
         return tuple(feature.name for feature in self.features if feature.protected)
 
     @property
     def proxies(self) -> tuple[str, ...]:
-        """Names of the declared proxies."""
+        """Return the names of the declared proxies."""
         return tuple(feature.name for feature in self.features if feature.proxy)
 
     @property
     def protected_coordinates(self) -> BoolArray:
-        """``(m,)``: the coordinates of protected features."""
+        """Return the mask ``(m,)`` of the coordinates of protected features."""
         return self._spread([feature.protected for feature in self.features])
 
     @cached_property
     def seen_coordinates(self) -> BoolArray:
-        """``(m,)``: the coordinates of features that the model reads."""
+        """Return the mask ``(m,)`` of the coordinates of features that the model reads."""
         return self._spread([feature.seen for feature in self.features])
 
     def __getitem__(self, name: str) -> Feature:
@@ -186,13 +186,13 @@ class Schema:
         raise ParameterError(template("feature", f"one of {', '.join(map(repr, self.slices))}", name))
 
     def domain(self, kind: DomainKind = "realizable") -> Domain:
-        """The individuals that this schema makes possible."""
+        """Return the individuals that this schema makes possible."""
         check_kind(kind)
         return self._domains[kind]
 
     @cached_property
     def _domains(self) -> dict[DomainKind, Domain]:
-        """Of each kind, from the realizable one."""
+        """Return the domain of each kind, made from the realizable one."""
         blocks, fills = [], []
         for feature in self.features:
             start, stop = self.slices[feature.name].start, self.slices[feature.name].stop
@@ -219,7 +219,7 @@ class Schema:
         return {kind: realizable.with_kind(kind) for kind in get_args(DomainKind)}
 
     def encode(self, frame: Any, unknown: Unknown = "error") -> Encoded:
-        """Fair coordinates of the rows of a table ``frame``.
+        """Return the fair coordinates of the rows of a table ``frame``.
 
         A value that the schema does not know is an error that names column, row and value;
         ``unknown="exclude"`` leaves such rows out and counts them. A missing column or an empty table is
@@ -229,7 +229,7 @@ class Schema:
         return Encoded(x, kept, int((~kept).sum()))
 
     def decode(self, x: ArrayLike, *, words: bool = False, only: Collection[str] | None = None) -> pd.DataFrame:
-        """Raw values of individuals ``x`` in fair coordinates, to be shown to a person.
+        """Return the raw values of individuals ``x`` in fair coordinates, to be shown to a person.
 
         Numbers are ``coordinate * unit + origin``; a relaxed category reads ``female 0.70 / male 0.30``.
         ``words=True`` replaces category codes by the schema's words for them; ``only`` some features are decoded.
@@ -242,7 +242,7 @@ class Schema:
         return pd.DataFrame(columns, index=pd.RangeIndex(len(rows)))
 
     def to_toml(self) -> str:
-        """The schema as TOML text; reading it gives an equal schema."""
+        """Return the schema as TOML text; reading it gives an equal schema."""
         return write_schema(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -251,7 +251,7 @@ class Schema:
             partial.write_text(self.to_toml(), encoding="utf-8")
 
     def hash(self) -> str:
-        """SHA-256 of all that gives coordinates their meaning; words for display, and what is decided, do not count."""
+        """Return the SHA-256 of the meaning of coordinates; words for display, and what is decided, do not count."""
         content = asdict(self)
         for name in ("max_weight", "id"):
             content.pop(name)
@@ -268,11 +268,11 @@ class Schema:
         if given is None:
             return
         instance("schema", given, Schema, "a Schema")
-        said = [
+        meanings = [
             (schema.hash(), schema.max_weight, schema.label and (schema.label.favourable, schema.label.threshold))
             for schema in (given, self)
         ]
-        if said[0] != said[1]:
+        if meanings[0] != meanings[1]:
             raise ParameterError(
                 f"'schema' says something else than the schema {self.name!r} that these individuals have: leave it "
                 "out, or read their table anew with it."
@@ -283,7 +283,7 @@ class Schema:
 
 
 def _ranges(feature: Feature) -> list[tuple[float, float]]:
-    """Low and high of each coordinate of a feature; a lone category is always 1."""
+    """Return low and high of each coordinate of a feature; a lone category is always 1."""
     if feature.kind == "categorical":
         return [(0.0, 1.0)] * feature.width if feature.width > 1 else [(1.0, 1.0)]
     ends = (feature.coordinate(feature.low), feature.coordinate(feature.high))

@@ -53,7 +53,7 @@ _HEADER = """\
 
 
 def read_schema(source: str | os.PathLike[str]) -> dict[str, Any]:
-    """The arguments of ``Schema`` from a TOML file or TOML text; every mistake names its table and key."""
+    """Return the arguments of ``Schema`` from a TOML file or TOML text; every mistake names its table and key."""
     text, where = _text(source)
     try:
         content = read_toml(text, where)
@@ -75,7 +75,7 @@ def read_schema(source: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def write_schema(schema: Schema) -> str:
-    """The text of a schema; entries at their defaults are left out, origin and unit never."""
+    """Return the text of a schema; entries at their defaults are left out, origin and unit never."""
     top = {key: getattr(schema, key) for key in _TOP} | {"description": schema.description or None}
     tables: dict[str, Any] = {"label": schema.label, "split": schema.split}
     tables |= {f"features.{write_key(feature.name)}": feature for feature in schema.features}
@@ -85,7 +85,7 @@ def write_schema(schema: Schema) -> str:
 
 
 def _check_size(features: Mapping[str, Any]) -> None:
-    """Not more coordinates than anything can be computed with."""
+    """Refuse more coordinates than can be computed with."""
     total = 0
     for name, table in features.items():
         levels = table.get("categories") if isinstance(table, dict) else None
@@ -104,7 +104,7 @@ def _read_feature(name: str, table: Any) -> Feature:
 
 
 def _entries(part: Any) -> dict[str, Any]:
-    """What has to be written down of a feature, label or split so that reading gives the same again."""
+    """Return the entries of a feature, label or split that must be written so that reading gives the same again."""
     implied = {"categorical": ("kind", "origin", "unit", "low", "high"), "ordinal": ("low", "high")}
     unwritten = ("name", *implied.get(getattr(part, "kind", ""), ()))
     entries: dict[str, Any] = {}
@@ -154,7 +154,7 @@ def _read(table: Any, kinds: Mapping[str, str], where: str) -> dict[str, Any]:
 
 
 def _value(kind: str, value: Any, where: str) -> Any:
-    """What stands under a key, read by the written type of its field."""
+    """Return what stands under a key, read by the written type of its field."""
     if kind == "Mapping[str, str]":
         return {key: _value("str", word, where) for key, word in _table(value, where).items()}
     if kind == "float | str | None":

@@ -1,4 +1,4 @@
-"""Which people of a table are spoken of, and how they came to be those: what every sentence about them has to say."""
+"""Which people of a table a statement is about, and how they were selected: part of every sentence about them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Selection:
 
     @property
     def independent(self) -> bool:
-        """Whether independent draws are still independent draws: nobody chose among them by what they are."""
+        """Say whether independent draws remain independent draws: none was chosen by its own values."""
         return self.how in ("all", "random") or self.held_out
 
     def drawn(self, people: int, seed: int) -> Selection:
-        """So many of these, drawn at random without replacement."""
+        """Return the selection of ``people`` of these, drawn at random without replacement."""
         if people == self.people:
             return self
         if self.how in ("chosen", "unknown"):
@@ -44,11 +44,11 @@ class Selection:
         return replace(self, people=people, how="random", seed=seed if self.how == "all" else None)
 
     def picked(self, people: int) -> Selection:
-        """So many of these, whoever the caller likes: what was promised of all does not hold for them."""
+        """Return the selection of ``people`` of these that the caller chose: no promise about all holds."""
         return replace(self, people=people, how="chosen", seed=None, held_out=False)
 
     def split(self, part: SplitName, people: int) -> Selection:
-        """Those on one side of the split.
+        """Return the selection of the people on one side of the split.
 
         Of a random draw they are, given how many they are, a random draw from that side, whose size is not known.
         """
@@ -58,17 +58,17 @@ class Selection:
         )  # fmt: skip
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: the fields, and the words."""
+        """Return the fields, and the words, for JSON."""
         return asdict(self) | {"words": self.words()}
 
     @classmethod
     def from_dict(cls, entries: dict[str, Any]) -> Selection:
-        """What :meth:`as_dict` gave."""
+        """Return the selection that :meth:`as_dict` wrote."""
         selection = cls(**{item.name: entries[item.name] for item in fields(cls)})
         if selection.part not in get_args(SplitName) or selection.how not in get_args(How):
             raise ValueError(f"a selection of '{selection.part}' people, '{selection.how}', is not known")
         return selection
 
     def words(self, name: str = "") -> str:
-        """``300 of 2,164 people, drawn at random (seed 0) from the test part of the table (7,214 rows)``."""
+        """Return ``300 of 2,164 people, drawn at random (seed 0) from the test part of the table (7,214 rows)``."""
         return selected(asdict(self), name)

@@ -66,7 +66,7 @@ class ChunkKey:
 
     @property
     def place(self) -> str:
-        """What an error says of where the rows stand."""
+        """Return the words for the place of the rows in an error."""
         name = PurePath(self.file)
         return f"File {name.name}" if name.suffix else self.file or "The table"
 
@@ -75,7 +75,7 @@ class ChunkKey:
 class Chunk:
     """The individuals of some rows in fair coordinates, where they stood, and how many rows were left out.
 
-    ``y`` is None where there is no label column, or it was not asked for.
+    ``y`` is None where there is no label column, or it is not read.
     """
 
     key: ChunkKey
@@ -99,33 +99,33 @@ class PeopleSource(Protocol):
 
     @property
     def schema(self) -> Schema:
-        """What the columns mean."""
+        """Return the meaning of the columns."""
         ...
 
     @property
     def files(self) -> Named:
-        """The files that the caller named."""
+        """Return the files that the caller named."""
         ...
 
     def keys(self, rows: int) -> Sequence[ChunkKey]:
-        """Chunks of at most ``rows`` rows, in order; none has rows of two files."""
+        """Return chunks of at most ``rows`` rows, in order; none has rows of two files."""
         ...
 
     def read(self, key: ChunkKey) -> Chunk:
-        """The same arrays for the same key."""
+        """Read a chunk: the same arrays for the same key."""
         ...
 
     def selection(self, people: int, excluded: int) -> Selection:
-        """Who these are, once all chunks were read, and so many people and excluded rows were counted."""
+        """Return the selection, once all chunks were read and ``people`` and ``excluded`` rows counted."""
         ...
 
     def fingerprint(self) -> str:
-        """The SHA-256 of all that the arrays depend on."""
+        """Return the SHA-256 of all that the arrays depend on."""
         ...
 
 
-def cut(tables: Sequence[tuple[str, int]], rows: int) -> list[ChunkKey]:
-    """Keys for tables by name and number of rows, each cut by itself."""
+def chunk_keys(tables: Sequence[tuple[str, int]], rows: int) -> list[ChunkKey]:
+    """Return keys for tables by name and number of rows, each cut by itself."""
     rows = whole("rows", rows, 1)
     cuts = [(name, start, min(start + rows, n)) for name, n in tables for start in range(0, n, rows)]
     return [ChunkKey(i, *each) for i, each in enumerate(cuts)]
@@ -142,7 +142,7 @@ def open_people(
     work: str | os.PathLike[str] | None = None,
     table_limit: int = CELLS,
 ) -> PeopleSource:
-    """The individuals of a table, wherever it is.
+    """Open the individuals of a table, wherever it is.
 
     ``people`` is a :class:`Population`; a pandas, Polars or Arrow table; the path of a Parquet file, of a folder of
     them (in the order of their names), or of a CSV file in a ``dialect``; or a Dask data frame. All but the first need
@@ -177,8 +177,8 @@ def open_people(
     named = path.name, file_hash(path)
     if work is None:
         limits: Any = {"dialect": dialect, "table_limit": reading.table_limit}
-        everybody = Population.from_file(path, reading.columns, unknown=unknown, **limits)
-        return InMemory.of(everybody, schema, split, (named,))
+        population = Population.from_file(path, reading.columns, unknown=unknown, **limits)
+        return InMemory.of(population, schema, split, (named,))
     return _open_copy(path, reading, named, Path(work).resolve())
 
 
@@ -193,7 +193,7 @@ def table_files(path: Path) -> list[Path]:
 
 
 def _open_folder(path: Path, reading: ReadOptions) -> Tables:
-    """The people of all Parquet files of a folder, each read by its row groups."""
+    """Open the people of all Parquet files of a folder, each read by its row groups."""
     tables = tuple(ParquetTable.open(file, reading) for file in table_files(path))
     for table in tables:
         if table.largest > reading.table_limit:
@@ -213,32 +213,32 @@ class InMemory:
 
     @classmethod
     def of(cls, people: Population, schema: Schema, split: SplitName, files: Named = ()) -> Self:
-        """One side of a population, whose columns mean what the schema says."""
+        """Return one side of a population, whose columns mean what the schema says."""
         side = people if split == "all" else people.train if split == "train" else people.test
         return cls(replace(side, schema=schema), files)
 
     @property
     def schema(self) -> Schema:
-        """What the columns mean."""
+        """Return the meaning of the columns."""
         return self.people.schema
 
     def keys(self, rows: int) -> list[ChunkKey]:
-        """Slices."""
-        return cut([("", len(self.people))], rows)
+        """Cut the population into slices."""
+        return chunk_keys([("", len(self.people))], rows)
 
     def read(self, key: ChunkKey) -> Chunk:
-        """Views of the arrays."""
+        """Return views of the arrays."""
         part, people = slice(key.start, key.stop), self.people
         y = None if people.y is None else people.y[part]
         excluded = 0 if key.index else people.excluded
         return Chunk(key, people.x[part], y, people.weights[part], people.rows[part], excluded)
 
     def selection(self, people: int, excluded: int) -> Selection:
-        """As the population says."""
+        """Return the population's own selection."""
         return self.people.selection
 
     def fingerprint(self) -> str:
-        """Of the schema, coordinates, weights and labels."""
+        """Return the SHA-256 of the schema, coordinates, weights and labels."""
         people = self.people
         digest = hashlib.sha256(people.schema.hash().encode())
         for array in (people.x, people.weights) if people.y is None else (people.x, people.weights, people.y):
@@ -259,12 +259,12 @@ class ReadOptions:
 
     @cached_property
     def columns(self) -> Schema:
-        """The schema of what is read: the label only where it is asked for, the split where it is needed."""
+        """Return the schema of the columns to read: with the label if ``labels``, the split if it is needed."""
         label, split = self.schema.label if self.labels else None, None if self.split == "all" else self.schema.split
         return replace(self.schema, label=label, split=split)
 
     def chunk(self, key: ChunkKey, frame: pd.DataFrame, first_row: int) -> Chunk:
-        """The people of some rows of a table whose first row has the number ``first_row``."""
+        """Return the people of some rows of a table whose first row has the number ``first_row``."""
         frame, first_row = frame.set_axis(pd.RangeIndex(key.start, key.stop)), first_row + key.start
         try:
             people = Population.from_piece(
@@ -277,7 +277,7 @@ class ReadOptions:
         return Chunk(key, people.x[side], y, people.weights[side], people.rows[side], people.excluded)
 
     def hash(self, *content: object) -> str:
-        """Of some content read in this way."""
+        """Return the SHA-256 of some content read in this way."""
         how = (self.schema.hash(), self.unknown, self.split, self.labels, self.dialect)
         return hashlib.sha256(repr((how, content)).encode()).hexdigest()
 
@@ -293,7 +293,7 @@ class Tables:
 
     @classmethod
     def of(cls, reading: ReadOptions, tables: Sequence[Table], name: object, root: Path | None = None) -> Self:
-        """Tables of which one at least has a row; files are named by their place below ``root``."""
+        """Join tables of which one at least has a row; files are named by their place below ``root``."""
         rows = sum(table.rows for table in tables)
         if not rows:
             raise DataError(f"Table {name} is empty: it has no row.")
@@ -302,24 +302,24 @@ class Tables:
 
     @property
     def schema(self) -> Schema:
-        """What the columns mean."""
+        """Return the meaning of the columns."""
         return self.reading.schema
 
     def keys(self, rows: int) -> list[ChunkKey]:
-        """Each table cut by itself."""
-        return cut([(table.name, table.rows) for table in self.tables], rows)
+        """Cut each table by itself."""
+        return chunk_keys([(table.name, table.rows) for table in self.tables], rows)
 
     def read(self, key: ChunkKey) -> Chunk:
-        """From the table that has the rows."""
+        """Read a chunk from the table that has its rows."""
         first_row, table = self._places[key.file]
         return table.chunk(key, self.reading, first_row)
 
     def selection(self, people: int, excluded: int) -> Selection:
-        """All of one side."""
+        """Return the selection of all of one side."""
         return Selection(people, people, self.rows, excluded, self.reading.split)
 
     def fingerprint(self) -> str:
-        """Of the contents and of how they are read."""
+        """Return the SHA-256 of the contents and of how they are read."""
         return self.reading.hash(*((table.sha256, table.rows) for table in self.tables))
 
     @cached_property
@@ -344,8 +344,8 @@ class ParquetTable:
 
     @classmethod
     def open(cls, path: Path, reading: ReadOptions, **named: Any) -> Self:
-        """A file as it is now, under its own name and hash unless it is ``named`` otherwise."""
-        with opened(path, reading.table_limit) as file:
+        """Open a file as it is now, under its own name and hash unless it is ``named`` otherwise."""
+        with open_checked(path, reading.table_limit) as file:
             parts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         groups, about = tuple(accumulate(parts, initial=0)), path.stat()
         largest = max(parts, default=0) * len(column_meanings(reading.columns))
@@ -354,13 +354,13 @@ class ParquetTable:
 
     def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
         """Encode the columns that are read."""
-        with opened(self.path, reading.table_limit) as file:
+        with open_checked(self.path, reading.table_limit) as file:
             columns = present_columns(file.schema_arrow.names, reading.columns, self.name)
         rows = self.arrow(key.start, key.stop, columns)
         return reading.chunk(key, pd.DataFrame({name: rows[name].to_pandas() for name in columns}), first_row)
 
     def arrow(self, start: int, stop: int, columns: tuple[str, ...]) -> pa.Table:
-        """Some rows, from the row groups that hold them."""
+        """Read some rows, from the row groups that hold them."""
         pieces = []
         for group, (first, end) in enumerate(pairwise(self.groups)):
             begin = max(start, first)
@@ -371,16 +371,16 @@ class ParquetTable:
 
 @lru_cache(maxsize=2)
 def _row_group(table: ParquetTable, group: int, columns: tuple[str, ...]) -> pa.Table:
-    """One row group; kept, since the chunks that share it are read one after the other."""
+    """Read one row group, cached for the chunks that share it."""
     path, about = table.path, table.path.stat()
     if (about.st_size, about.st_mtime_ns) != (table.size, table.changed):
         raise FileError(f"Table {path} was changed during the run: start it again.")
-    with opened(path) as file:
+    with open_checked(path) as file:
         return file.read_row_group(group, columns=list(columns), use_threads=False)
 
 
-def opened(file: Path, limit: float = math.inf) -> Any:
-    """A Parquet file within a limit, whose pages are checked as they are read."""
+def open_checked(file: Path, limit: float = math.inf) -> Any:
+    """Open a Parquet file within a limit; its pages are checked as they are read."""
     try:
         return open_parquet(file, limit, page_checksum_verification=True)
     except (pa.ArrowException, OSError) as error:
@@ -394,7 +394,7 @@ class CopiedTable(ParquetTable):
     excluded: int
 
     def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
-        """As they were copied."""
+        """Return rows as they were copied."""
         rows = self.arrow(key.start, key.stop, _COPY)
         x = rows["x"].combine_chunks().flatten().to_numpy().reshape(rows.num_rows, -1)
         y = None if rows["y"].null_count else rows["y"].to_numpy()
@@ -403,12 +403,12 @@ class CopiedTable(ParquetTable):
 
 
 def _open_copy(path: Path, reading: ReadOptions, named: tuple[str, str], work: Path) -> Tables:
-    """The people of a file from a copy in the folder ``work``, which is made if it is not there."""
+    """Open the people of a file from a copy in the folder ``work``, which is made if it is not there."""
     name, digest = named
     target = work / f"people-{reading.hash(3, digest)[:32]}.parquet"
     if not target.exists():
         _write_copy(path, reading, target)
-    with opened(target) as file:
+    with open_checked(target) as file:
         about = file.metadata.metadata
     copy = CopiedTable.open(target, reading, name=name, sha256=digest, excluded=int(about[_EXCLUDED]))
     if not copy.rows:
@@ -440,7 +440,7 @@ def _write_copy(path: Path, reading: ReadOptions, target: Path) -> None:
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition of a Dask data frame, computed by whoever reads it."""
+    """A partition of a Dask data frame, computed where it is read."""
 
     name: str
     rows: int
@@ -449,12 +449,12 @@ class Partition:
 
     def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
         """Encode some rows of the partition."""
-        return reading.chunk(key, _computed(self).iloc[key.start : key.stop], first_row)
+        return reading.chunk(key, _compute(self).iloc[key.start : key.stop], first_row)
 
 
 @lru_cache(maxsize=1)
-def _computed(partition: Partition) -> pd.DataFrame:
-    """A partition; kept, since the chunks that share it are read one after the other."""
+def _compute(partition: Partition) -> pd.DataFrame:
+    """Compute a partition, cached for the chunks that share it."""
     frame: pd.DataFrame = partition.part.compute(scheduler="synchronous")
     if _content(frame) != (partition.rows, partition.sha256):
         raise DataError(f"{partition.name} was computed anew and has other rows: a collection must stay the same.")
@@ -462,7 +462,7 @@ def _computed(partition: Partition) -> pd.DataFrame:
 
 
 def partitions(collection: Any, reading: ReadOptions) -> tuple[Partition, ...]:
-    """The partitions of a Dask data frame: one pass, where Dask works, counts and hashes their rows."""
+    """Return the partitions of a Dask data frame: one pass, where Dask works, counts and hashes their rows."""
     import dask
 
     columns = present_columns(map(str, collection.columns), reading.columns, "(a Dask data frame)")
@@ -475,7 +475,7 @@ def partitions(collection: Any, reading: ReadOptions) -> tuple[Partition, ...]:
 
 
 def _content(frame: pd.DataFrame) -> tuple[int, str]:
-    """How many rows there are, and a hash of all cells."""
+    """Return the number of rows, and a hash of all cells."""
     digest = hashlib.sha256()
     for name in frame.columns:
         digest.update(f"{name} ".encode())

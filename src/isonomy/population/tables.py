@@ -66,7 +66,7 @@ USUAL = Dialect()
 
 
 def read_frame(frame: Any) -> pd.DataFrame:
-    """A copy of a pandas, Polars or Arrow table as a frame with unique text column names and at least one row."""
+    """Copy a pandas, Polars or Arrow table to a frame with unique text column names and at least one row."""
     table = frame.copy() if isinstance(frame, pd.DataFrame) else _to_pandas(frame)
     table.columns = pd.Index([str(column) for column in table.columns])
     if not table.columns.is_unique:
@@ -78,32 +78,32 @@ def read_frame(frame: Any) -> pd.DataFrame:
 
 
 def described(path: str | os.PathLike[str], dialect: Dialect = USUAL) -> dict[str, Any]:
-    """How a table is read, so that others read it in no other way: ``kind`` and, of a CSV file, every mark in it.
+    """Return how a table is read, for exactly the same reading: ``kind`` and every mark of a CSV file.
 
     ``missing`` are the words for a missing value, beside those that a schema names of a feature.
     """
     file = Path(path)
     if file.is_dir() or file.name.lower().endswith(PARQUET):
         return {"kind": "parquet"} | dict.fromkeys(("separator", "quote", "encoding", "decimal", "missing"))
-    settled = _settled(file, dialect)
+    resolved = _resolved(file, dialect)
     return {
-        "kind": "csv", "separator": settled.separator, "quote": QUOTE, "encoding": settled.encoding,
-        "decimal": settled.decimal, "missing": list(MISSING_WORDS),
+        "kind": "csv", "separator": resolved.separator, "quote": QUOTE, "encoding": resolved.encoding,
+        "decimal": resolved.decimal, "missing": list(MISSING_WORDS),
     }  # fmt: skip
 
 
 def read_file(
     path: str | os.PathLike[str], schema: Schema, dialect: Dialect = USUAL, limit: int = CELLS
 ) -> pd.DataFrame:
-    """The schema's columns of a whole file of at most ``limit`` cells."""
+    """Return the schema's columns of a whole file of at most ``limit`` cells."""
     return next(frame for _, frame in read_pieces(path, schema, _WHOLE, dialect, limit))
 
 
 def read_pieces(
     path: str | os.PathLike[str], schema: Schema, rows: int, dialect: Dialect = USUAL, limit: int = CELLS
 ) -> Iterator[tuple[int, pd.DataFrame]]:
-    """Pieces of ``rows`` rows (the last one may be shorter), each with the number of its first row as its index, and
-    of at most ``limit`` cells."""
+    """Yield pieces of ``rows`` rows (the last one may be shorter), each with the number of its first row as its index,
+    and of at most ``limit`` cells."""
     file = Path(path)
     if not file.is_file():
         raise FileError(f"Table {file} cannot be read: there is no such file.")
@@ -123,14 +123,14 @@ def read_pieces(
 
 
 def open_text(path: Path, encoding: str, errors: str = "strict") -> TextIO:
-    """A CSV file as text, unpacked where it is packed."""
+    """Open a CSV file as text, unpacked where it is packed."""
     if path.name.lower().endswith(".gz"):
         return gzip.open(path, "rt", encoding=encoding, errors=errors, newline="")
     return path.open(encoding=encoding, errors=errors, newline="")
 
 
 def header_of(file: Path, encoding: str) -> str:
-    """The first line of a CSV file, if it is of a reasonable length; marks stand for what is no text."""
+    """Return the first line of a CSV file, if it is of a reasonable length; marks stand for what is no text."""
     with open_text(file, encoding, "replace") as text:
         header = text.readline(_HEADER)
     if len(header) == _HEADER:
@@ -157,7 +157,7 @@ def check_cells(file: object, cells: int, limit: int, what: str) -> None:
 
 
 def open_parquet(file: Path, limit: float = CELLS, **how: Any) -> pq.ParquetFile:
-    """A Parquet file that declares no more columns than the limit allows; its description is no longer than that."""
+    """Open a Parquet file whose columns, and the bytes of whose description, are within the limit."""
     with file.open("rb") as content:
         content.seek(max(0, file.stat().st_size - 8))
         ending = content.read(8)
@@ -172,24 +172,25 @@ def open_parquet(file: Path, limit: float = CELLS, **how: Any) -> pq.ParquetFile
 
 
 def column_meanings(schema: Schema) -> Meanings:
-    """What each column that is read means; None for the split and the id column, which are plain text."""
+    """Return the meaning of each column that is read; None for the split and the id column, which are plain text."""
     meanings: Meanings = {feature.name: feature for feature in (*schema.features, *schema.singles)}
     plain = (schema.split.column if schema.split else None, schema.id)
     return meanings | {name: None for name in plain if name is not None}
 
 
 def present_columns(names: Iterable[str], schema: Schema, file: object) -> tuple[str, ...]:
-    """The columns to read: all of the schema but for a label, split or id column that the table lacks."""
-    there, meanings = list(names), column_meanings(schema)
-    twice = next((name for name in meanings if there.count(name) > 1), None)
+    """Return the columns to read: all of the schema but for a label, split or id column that the table lacks."""
+    present, meanings = list(names), column_meanings(schema)
+    twice = next((name for name in meanings if present.count(name) > 1), None)
     if twice is not None:
         raise DataError(f"Table {file} has two columns called {twice!r}; names must differ.")
     optional = {schema.id, *(role.column for role in (schema.label, schema.split) if role)}
     for name in meanings:
-        if name not in there and name not in optional:
-            some = ", ".join(map(repr, there[:40])) + (f" and {len(there) - 40:,} others" if len(there) > 40 else "")
+        if name not in present and name not in optional:
+            more = f" and {len(present) - 40:,} others" if len(present) > 40 else ""
+            some = ", ".join(map(repr, present[:40])) + more
             raise DataError(f"Table {file} has no column {name!r}; it has {some}.")
-    return tuple(name for name in meanings if name in there)
+    return tuple(name for name in meanings if name in present)
 
 
 def _to_pandas(frame: Any) -> pd.DataFrame:
@@ -208,7 +209,7 @@ def _parquet_batches(file: Path, schema: Schema, rows: int, limit: int) -> Itera
         texts = [name for name in columns if pa.types.is_string(table.schema_arrow.field(name).type)]
     size = max(1, min(rows, 1 << 16, limit // len(columns)))
     with pq.ParquetFile(file, read_dictionary=texts) as table:
-        yield from within(
+        yield from limited(
             _decoded(table.iter_batches(batch_size=size, columns=columns), file, limit), file, rows, limit
         )
 
@@ -226,8 +227,8 @@ def check_declared(file: object, about: pq.FileMetaData, columns: Iterable[str],
 
 
 def _decoded(batches: Iterable[pa.RecordBatch], file: Path, limit: int) -> Iterator[pa.RecordBatch]:
-    """Batches whose texts are written out, once it is known how long they are: a text that stands in the file once may
-    be that of a million rows."""
+    """Yield batches whose texts are written out, once it is known how long they are: a text that stands in the file
+    once may be that of a million rows."""
     for batch in batches:
         size, columns = 0, []
         for column in batch.columns:
@@ -240,8 +241,8 @@ def _decoded(batches: Iterable[pa.RecordBatch], file: Path, limit: int) -> Itera
         yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
-def within(batches: Iterable[pa.RecordBatch], file: Path, rows: int, limit: int) -> Iterator[pa.RecordBatch]:
-    """Batches up to the first with which a piece of ``rows`` rows would have more cells, or text, than the limit."""
+def limited(batches: Iterable[pa.RecordBatch], file: Path, rows: int, limit: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches until a piece of ``rows`` rows would have more cells, or text, than the limit."""
     count = size = 0
     for batch in batches:
         count, size = count + batch.num_rows, size + batch.nbytes
@@ -256,16 +257,16 @@ def within(batches: Iterable[pa.RecordBatch], file: Path, rows: int, limit: int)
 
 
 def _csv_batches(file: Path, schema: Schema, rows: int, dialect: Dialect, limit: int) -> Iterator[pa.RecordBatch]:
-    dialect = _settled(file, dialect)
+    dialect = _resolved(file, dialect)
     check_columns(file, 1 + header_of(file, dialect.encoding).count(dialect.separator), limit)
     with _open_csv(file, dialect) as reader:
         columns = present_columns(reader.schema.names, schema, file)
     with _open_csv(file, dialect, columns) as reader:
-        yield from within(reader, file, rows, limit)
+        yield from limited(reader, file, rows, limit)
 
 
-def _settled(file: Path, dialect: Dialect) -> Dialect:
-    """The dialect with the tab in place of the comma, where it stands for that."""
+def _resolved(file: Path, dialect: Dialect) -> Dialect:
+    """Return the dialect with the tab in place of the comma, where it stands for that."""
     try:
         header = header_of(file, dialect.encoding)
     except LookupError:
@@ -277,7 +278,7 @@ def _settled(file: Path, dialect: Dialect) -> Dialect:
 
 
 def _open_csv(file: Path, dialect: Dialect, columns: tuple[str, ...] = ()) -> Any:
-    """All cells as text: what they mean is decided by the schema, not by the first block of the file."""
+    """Open a CSV file with all cells as text: the schema gives them a meaning, not the first block of the file."""
     parse = pcsv.ParseOptions(delimiter=dialect.separator, quote_char=QUOTE, newlines_in_values=True)
     convert = pcsv.ConvertOptions(
         include_columns=list(columns),  # all where none is named
@@ -291,7 +292,7 @@ def _open_csv(file: Path, dialect: Dialect, columns: tuple[str, ...] = ()) -> An
 def _pieces(
     batches: Iterator[pa.RecordBatch], rows: int, file: Path, meanings: Meanings, dialect: Dialect
 ) -> Iterator[tuple[int, pd.DataFrame]]:
-    """Batches regrouped to pieces of ``rows`` rows."""
+    """Yield batches regrouped to pieces of ``rows`` rows."""
     waiting: list[pa.RecordBatch] = []
     count, first_row = 0, 0
     for batch in batches:
@@ -309,7 +310,7 @@ def _pieces(
 
 
 def _frame(table: pa.Table, first_row: int, meanings: Meanings, dialect: Dialect) -> pd.DataFrame:
-    """Cells of a Parquet file as they are, those of a CSV file by their ``meanings``."""
+    """Return cells of a Parquet file as they are, those of a CSV file by their ``meanings``."""
     columns = {
         name: from_text(table[name], meanings[name], dialect.decimal) if name in meanings else table[name].to_pandas()
         for name in table.column_names

@@ -15,12 +15,12 @@ TEXT = 2**22
 
 
 def read_toml(text: str, where: str, most: int = TEXT) -> dict[str, Any]:
-    """What a text says, if it is of a reasonable size and depth; ``tomllib.TOMLDecodeError`` where it is no TOML."""
+    """Parse a text of a reasonable size and depth; ``tomllib.TOMLDecodeError`` where it is no TOML."""
     return _bounded(tomllib.loads, text, where, most)  # type: ignore[no-any-return]
 
 
 def read_json(text: bytes | str, where: str) -> Any:
-    """The same for JSON; ``ValueError`` where it is none."""
+    """Parse a JSON text of a reasonable size and depth; ``ValueError`` where it is none."""
     return _bounded(json.loads, text, where, TEXT)
 
 
@@ -34,18 +34,18 @@ def _bounded(parse: Callable[[Any], Any], text: bytes | str, where: str, most: i
 
 
 def write_table(header: str, entries: Mapping[str, Any]) -> str:
-    """``[header]`` and one ``key = value`` line per entry; entries that are None are left out."""
+    """Write ``[header]`` and one ``key = value`` line per entry; entries that are None are left out."""
     lines = [f"{write_key(key)} = {write_value(value)}" for key, value in entries.items() if value is not None]
     return "\n".join([f"[{header}]", *lines] if header else lines) + "\n"
 
 
 def write_key(key: str) -> str:
-    """A bare key where TOML allows it, else a quoted one."""
+    """Write a bare key where TOML allows it, else a quoted one."""
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else write_value(key)
 
 
 def write_value(value: Any) -> str:
-    """One value; nested tables are written inline."""
+    """Write one value; nested tables are written inline."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -64,5 +64,5 @@ def write_value(value: Any) -> str:
 
 
 def _escaped(character: str) -> str:
-    """What cannot be seen, or may not stand in TOML as it is, by its number."""
+    """Escape a character that cannot be seen, or may not stand in TOML as it is, by its number."""
     return character if character.isprintable() else f"\\U{ord(character):08x}"

@@ -20,7 +20,7 @@ from isonomy.arithmetic import FloatArray, at_least, parameter, reached
 from isonomy.errors import DataError, NotANumberError, ParameterError, template
 from isonomy.given import number, numbers, whole
 from isonomy.population import Population
-from isonomy.shift.lower import NOTHING, Rows, lower_bound
+from isonomy.shift.lower import NO_PROOF, Rows, lower_bound
 from isonomy.shift.transport import GroundCost, exact, sliced
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric, overlaps
@@ -61,7 +61,7 @@ class Distance:
     def __str__(self) -> str:
         sure = f"with confidence {parameter(self.confidence)}"
         proved = f"the populations are at least {reached(at_least(self.lower))} apart {sure}"
-        if self.evidence.startswith(NOTHING):
+        if self.evidence.startswith(NO_PROOF):
             proved = f"of the populations themselves it proves {self.evidence}"
         elif not self.shown:
             proved = f"that the populations differ at all is not shown {sure}"
@@ -75,12 +75,12 @@ class Distance:
 
     @property
     def shown(self) -> bool:
-        """The populations differ, with confidence: the lower bound is above 0."""
+        """Say whether the populations differ, with confidence: the lower bound is above 0."""
         return self.lower > 0.0
 
     @property
     def whole(self) -> bool:
-        """Everybody of the one table was compared with everybody of the other, and exactly."""
+        """Say whether the whole tables were compared, and exactly."""
         return self.individuals == (self.n_one, self.n_other) and not self.approximate
 
 
@@ -97,8 +97,8 @@ def wasserstein(
     method: Method = "exact",
     max_weight: float | None = None,
 ) -> Distance:
-    """The Wasserstein distance ``W_p(P, Q) = (min E c(x, y)^p)^(1/p)`` over couplings of two populations, ``c`` the
-    ``ground`` cost (see :class:`isonomy.Transport`).
+    """Return the Wasserstein distance ``W_p(P, Q) = (min E c(x, y)^p)^(1/p)`` over couplings of two populations, ``c``
+    the ``ground`` cost (see :class:`isonomy.Transport`).
 
     ``one`` and ``other`` are populations of one schema, or arrays of individuals. ``order`` is any number from 1 to
     100, or infinity: the bottleneck distance. At most ``sample`` individuals of each are compared at a time,
@@ -108,15 +108,15 @@ def wasserstein(
 
     Sampling weights are respected: the populations are those that the weights stand for. ``max_weight`` is the largest
     weight that can occur in either, known beforehand (of a survey, from its description); by default it is that of the
-    tables' schemas. Without it a table with a weight column gets an estimate but no ``lower``, since somebody who was
-    not drawn might weigh more than everybody who was; weights cut at a limit make another population, and are the
+    tables' schemas. Without it a table with a weight column gets an estimate but no ``lower``, since an individual
+    who was not drawn might weigh more than all who were; weights cut at a limit make another population, and are the
     caller's to cut.
 
     In a realizable domain another category costs what the norm of the one-hot coordinates says: 2 (l1), √2 (l2),
     1 (linf).
 
     **Soundness.** ``lower`` assumes that the rows of each table are independent draws (a person with a weight), that
-    the tables are independent of each other (or, with nobody of weight 0, paired row by row: the same people twice),
+    the tables are independent of each other (or, without weights of 0, paired row by row: the same people twice),
     that no weight above ``max_weight`` can occur, and that the ground metric was not fitted on them; see
     ``isonomy.shift.lower``. It holds on every domain, bounded or not. ``estimate`` and ``floor`` are
     estimates and prove nothing.
@@ -129,28 +129,28 @@ def wasserstein(
     streams = np.random.default_rng(seed).spawn(3)
     sizes = (len(left), len(right)) if approximate else (min(sample, len(left)), min(sample, len(right)))
 
-    def apart(pair: Pair) -> float:
+    def distance_of(pair: Pair) -> float:
         places = [cost.places(rows.x) for rows in pair]
         first, second = (rows.weights for rows in pair)
         if approximate:
-            found = sliced(places[0], places[1], first, second, float(order), seed)
+            distance = sliced(places[0], places[1], first, second, float(order), seed)
         else:
             costs = cost.between(places[0], places[1])
-            found = exact(costs, first, second, float(order)) if np.isfinite(costs).all() else math.inf
-        if not math.isfinite(found):
+            distance = exact(costs, first, second, float(order)) if np.isfinite(costs).all() else math.inf
+        if not math.isfinite(distance):
             raise NotANumberError(
                 "The distance is beyond all numbers: give individuals whose coordinates are closer together."
             )
-        return found
+        return distance
 
     pairs = [(left, right)]
     if sizes != (len(left), len(right)):
         pairs = [(_draw(left, sizes[0], streams[0]), _draw(right, sizes[1], streams[0])) for _ in range(repeats)]
-    distances = [apart(pair) for pair in pairs]
+    distances = [distance_of(pair) for pair in pairs]
     source, same = _same_population(left, right, sizes)
-    floors = [apart(pair) for pair in _splits(same, sizes, repeats, streams[1])]
+    floors = [distance_of(pair) for pair in _splits(same, sizes, repeats, streams[1])]
     refused = _refusal(one, other, metric, max_weight)
-    lower, evidence = 0.0, f"{NOTHING}, since {refused}"
+    lower, evidence = 0.0, f"{NO_PROOF}, since {refused}"
     if not refused:
         lower, evidence = lower_bound(left, right, cost, float(order), sample, 1.0 - confidence, streams[2])
     return Distance(
@@ -176,7 +176,7 @@ def _draw(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
 
 
 def _same_population(one: Rows, other: Rows, sizes: tuple[int, int]) -> tuple[str, list[Rows]]:
-    """The tables that hold two disjoint samples of these sizes, else both pooled with equal total weight."""
+    """Return the tables that hold two disjoint samples of these sizes, else both pooled with equal total weight."""
     large = {name: rows for name, rows in (("one", one), ("other", other)) if len(rows) >= sum(sizes)}
     if large:
         return " and ".join(large), list(large.values())
@@ -185,7 +185,7 @@ def _same_population(one: Rows, other: Rows, sizes: tuple[int, int]) -> tuple[st
 
 
 def _splits(tables: list[Rows], sizes: tuple[int, int], repeats: int, rng: np.random.Generator) -> Iterator[Pair]:
-    """Disjoint samples of the given sizes, from each table in turn."""
+    """Yield disjoint samples of the given sizes, from each table in turn."""
     for i in range(repeats):
         mixed = _draw(tables[i % len(tables)], sum(sizes), rng)
         yield mixed[: sizes[0]], mixed[sizes[0] :]
@@ -203,7 +203,7 @@ def _is_sliced(method: Method, large: bool, norm: float, order: float) -> bool:
 
 
 def _refusal(one: object, other: object, ground: Metric, max_weight: float | None) -> str:
-    """Why nothing can be proved of the populations behind the tables, if that is known."""
+    """Return why nothing can be proved of the populations behind the tables, if that is known."""
     for name, people in (("one", one), ("other", other)):
         if not isinstance(people, Population):
             continue
@@ -242,21 +242,21 @@ def _tables(
 
 
 def _rows(parameter: str, people: Population | ArrayLike, max_weight: float | None) -> Rows:
-    """The individuals that count: a weight of 0 is nobody. The largest weight that can occur is 1.
+    """Return the individuals of positive weight, scaled so that the largest weight that can occur is 1.
 
     Where none is known, the largest weight is: good enough for an estimate.
     """
     if isinstance(people, Population):
-        kept = people.weights > 0.0
-        if not kept.any():
+        positive = people.weights > 0.0
+        if not positive.any():
             raise DataError(f"All sampling weights of '{parameter}' are zero; at least one must be positive.")
-        weights = people.weights[kept]
+        weights = people.weights[positive]
         largest = float(weights.max())
         limit = None if people.schema.weight is None else _limit(people, max_weight)
         if limit is not None and largest > limit:
             expected = f"at least {largest:g}, a weight of '{parameter}', since no larger one than it can occur"
             raise ParameterError(template("max_weight", expected, limit))
-        return Rows(people.x[kept], np.asarray(weights / (limit or largest)))
+        return Rows(people.x[positive], np.asarray(weights / (limit or largest)))
     x: FloatArray = numbers(parameter, people, "a population or a matrix of numbers")
     if x.ndim != 2 or 0 in x.shape:
         raise ParameterError(

@@ -12,8 +12,8 @@ promising one is *chosen*, on the third, which neither has seen, its two means a
 
 **Soundness.** Given the first two parts, the witness is one fixed feasible and bounded pair ``(φ, ψ)``, and the third
 parts are independent draws: with probability at least ``1 − α/2`` each, ``E_P φ ≥ A`` and ``E_Q ψ ≥ B``, hence
-with probability at least ``1 − α`` both, and ``A + B ≤ E_P φ + E_Q ψ ≤ W_p^q``. Nobody of the third parts may be
-related to those whom the witness was fitted on, in the other table either: the tables are independent of each other,
+with probability at least ``1 − α`` both, and ``A + B ≤ E_P φ + E_Q ψ ≤ W_p^q``. No individual of the third parts may
+be related to those that the witness was fitted on, in the other table either: the tables are independent of each other,
 or their rows are pairs, in which case, being of one length, they are split alike. Nothing depends on a transport
 problem having been solved well. Sampling weights are divided by the largest that can occur, which is known beforehand;
 see :mod:`isonomy.confidence`.
@@ -38,7 +38,7 @@ IntArray = NDArray[np.int64]
 FEWEST = 8
 """Individuals in each table below which nothing is tried."""
 
-NOTHING = "nothing"
+NO_PROOF = "nothing"
 """How the evidence of a proof begins that proves nothing."""
 
 _CHOOSING = 5_000  # individuals at most of each table to choose on
@@ -64,30 +64,30 @@ class Rows:
 
     @property
     def shares(self) -> FloatArray:
-        """Weights that sum to 1."""
+        """Return the weights divided by their sum."""
         return np.asarray(self.weights / self.weights.sum())
 
 
 def lower_bound(
     one: Rows, other: Rows, cost: GroundCost, order: float, sample: int, alpha: float, rng: np.random.Generator
 ) -> tuple[float, str]:
-    """A lower confidence bound of ``W_order``, and by what; 0 when no witness tells the populations apart."""
+    """Return a lower confidence bound of ``W_order``, and its witness's name; 0 without a witness."""
     if min(len(one), len(other)) < FEWEST:
-        return 0.0, f"{NOTHING}, since it takes {FEWEST} individuals of each population"
+        return 0.0, f"{NO_PROOF}, since it takes {FEWEST} individuals of each population"
     mixed = rng.permutation(len(one))
     again = mixed if len(other) == len(one) else rng.permutation(len(other))
     parts = _three_parts(one, mixed, sample), _three_parts(other, again, sample)
     fitted, chosen, judged = zip(*parts, strict=True)
     witnesses = fit_witnesses(fitted[0], fitted[1], cost, order)
     if not witnesses:
-        return 0.0, f"{NOTHING}, since no witness was found"
-    sizes = (_effective(judged[0]), _effective(judged[1]))
-    best = max(witnesses, key=lambda witness: _promise(witness, chosen[0], chosen[1], sizes, alpha))
+        return 0.0, f"{NO_PROOF}, since no witness was found"
+    sizes = (_effective_size(judged[0]), _effective_size(judged[1]))
+    best = max(witnesses, key=lambda witness: _expected_bound(witness, chosen[0], chosen[1], sizes, alpha))
     return evaluate(best, judged[0], judged[1], alpha), best.name
 
 
 def evaluate(witness: Witness, one: Rows, other: Rows, alpha: float) -> float:
-    """What a witness proves about W_p from individuals that it was not fitted on; 0 if nothing."""
+    """Return the lower bound of W_p that a witness proves from individuals that it was not fitted on; 0 if none."""
     first, second = witness.ranges
     total = mean_lower(witness.one(one.x), one.weights, *first, alpha / 2.0)
     total += mean_lower(witness.other(other.x), other.weights, *second, alpha / 2.0)
@@ -99,7 +99,7 @@ def evaluate(witness: Witness, one: Rows, other: Rows, alpha: float) -> float:
 
 
 def fit_witnesses(one: Rows, other: Rows, cost: GroundCost, order: float) -> list[Witness]:
-    """Candidates: potentials of order 1 and of the order itself, under the cost and along the shift of the mean.
+    """Fit candidates: potentials of order 1 and of the order itself, under the cost and along the shift of the mean.
 
     In many dimensions potentials fit noise, and a single direction tells more than all of them together.
     """
@@ -117,7 +117,7 @@ def fit_witnesses(one: Rows, other: Rows, cost: GroundCost, order: float) -> lis
 
 
 def _fit_potentials(one: Rows, other: Rows, cost: GroundCost, order: float) -> list[Potentials]:
-    """Potentials of the transport problem between the samples, with costs cut off at several reaches."""
+    """Fit potentials of the transport problem between the samples, with costs cut off at several reaches."""
     points = cost.places(one.x)
     costs = cost.between(points, cost.places(other.x))
     largest = float(cost.sizes(one.x).max())
@@ -139,7 +139,7 @@ def _fit_potentials(one: Rows, other: Rows, cost: GroundCost, order: float) -> l
 
 
 def _three_parts(rows: Rows, mixed: IntArray, sample: int) -> tuple[Rows, Rows, Rows]:
-    """To fit (three eighths), to choose (one eighth) and to judge (half), each up to a size."""
+    """Split rows to fit (three eighths), to choose (one eighth) and to judge (half), each up to a size."""
     n = len(rows)
     ends = (3 * n // 8, n // 2)
     return (
@@ -149,8 +149,8 @@ def _three_parts(rows: Rows, mixed: IntArray, sample: int) -> tuple[Rows, Rows, 
     )
 
 
-def _promise(witness: Witness, one: Rows, other: Rows, sizes: tuple[float, float], alpha: float) -> float:
-    """About what the witness will prove, judged by other individuals than it was fitted on."""
+def _expected_bound(witness: Witness, one: Rows, other: Rows, sizes: tuple[float, float], alpha: float) -> float:
+    """Estimate what the witness will prove, by other individuals than it was fitted on."""
     log, total = math.log(2.0 / alpha), 0.0
     values = (witness.one(one.x), witness.other(other.x))
     for value, rows, size, (low, high) in zip(values, (one, other), sizes, witness.ranges, strict=True):
@@ -160,7 +160,7 @@ def _promise(witness: Witness, one: Rows, other: Rows, sizes: tuple[float, float
     return float(witness.unit * math.copysign(abs(total) ** (1.0 / witness.order), total))
 
 
-def _effective(rows: Rows) -> float:
+def _effective_size(rows: Rows) -> float:
     return float(rows.weights.sum() ** 2 / (rows.weights**2).sum())
 
 
@@ -188,28 +188,28 @@ class Potentials:
 
     @property
     def name(self) -> str:
-        """In words, for reports."""
+        """Return the words for reports."""
         where = "" if self.cost.direction is None else " along the shift of the mean"
         return f"transport potentials of order {self.order:g}{where}, costs cut off at {self.reach:.4g}"
 
     @property
     def unit(self) -> float:
-        """The reach."""
+        """Return the reach."""
         return self.reach
 
     @property
     def ranges(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Low and high of ``φ`` and of ``ψ``, each 1 apart but for rounding, which is added."""
+        """Return low and high of ``φ`` and of ``ψ``, each 1 apart but for rounding, which is added."""
         top = float(self.heights.max())
         error = gamma(8) * (1.0 + abs(top))
         return (top - 1.0 - error, top + error), (-top - error, 1.0 - top + error)
 
     def one(self, x: FloatArray) -> FloatArray:
-        """``φ``, rounded down."""
+        """Return ``φ``, rounded down."""
         return self._over(x, lambda near: (self.heights - 1.0 + (1.0 - near) ** self.order).max(axis=1))
 
     def other(self, y: FloatArray) -> FloatArray:
-        """``ψ``, rounded down."""
+        """Return ``ψ``, rounded down."""
         return self._over(y, lambda near: (near**self.order - self.heights).min(axis=1))
 
     def _over(self, x: FloatArray, value: Callable[[FloatArray], FloatArray]) -> FloatArray:
@@ -242,15 +242,15 @@ class Slope:
 
     @property
     def ranges(self) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Low and high of ``φ`` and of ``ψ``."""
+        """Return low and high of ``φ`` and of ``ψ``."""
         return (-self.high, -self.low), (self.low, self.high)
 
     def one(self, x: FloatArray) -> FloatArray:
-        """``φ``, rounded down."""
+        """Return ``φ``, rounded down."""
         return np.asarray(-self._clipped(x) - self.cost.error(self.cost.sizes(x), 0.0))
 
     def other(self, y: FloatArray) -> FloatArray:
-        """``ψ``, rounded down."""
+        """Return ``ψ``, rounded down."""
         return np.asarray(self._clipped(y) - self.cost.error(self.cost.sizes(y), 0.0))
 
     def _clipped(self, x: FloatArray) -> FloatArray:
@@ -263,7 +263,7 @@ Witness = Potentials | Slope
 def mean_direction(
     cost: GroundCost, one: FloatArray, other: FloatArray, shares: tuple[FloatArray, FloatArray]
 ) -> FloatArray | None:
-    """The direction of the dual unit ball along which the means differ most, noise left out; None without any.
+    """Return the direction of the dual unit ball along which the means differ most, noise left out; None without any.
 
     ``one`` and ``other`` are places, ``shares`` their weights with sum 1. A coordinate counts where its difference
     is above two standard errors.

@@ -1,8 +1,8 @@
 """Optimal transport between two weighted samples: the ground cost, exact, bottleneck (order ∞) and sliced distances.
 
 ``W_p(P, Q)^p = min Σ_ij π_ij c(x_i, y_j)^p`` over plans ``π ≥ 0`` with the weights of ``P`` and ``Q`` as margins;
-``W_∞`` is the smallest ``t`` for which some plan moves nobody further than ``t``. POT is imported when it is first
-needed, for it takes seconds.
+``W_∞`` is the smallest ``t`` for which some plan moves no individual further than ``t``. POT is imported when it is
+first needed, for it takes seconds.
 """
 
 from __future__ import annotations
@@ -50,29 +50,29 @@ class GroundCost:
 
     @classmethod
     def of(cls, metric: Metric) -> GroundCost:
-        """The cost of a ground metric; a root without rows (everything free) gets one of zeros."""
+        """Return the cost of a ground metric; a root without rows (everything free) gets one of zeros."""
         root, norm = ground_root(metric)
         return cls(root if len(root) else np.zeros((1, metric.width)), norm)
 
     def along(self, direction: FloatArray) -> GroundCost:
-        """What of the cost is seen along a direction of the dual unit ball."""
+        """Return the cost along a direction of the dual unit ball."""
         return replace(self, direction=direction)
 
     def places(self, x: FloatArray) -> FloatArray:
-        """``R x`` of every individual, or ``v · R x`` as a single column."""
+        """Return ``R x`` of every individual, or ``v · R x`` as a single column."""
         places = np.asarray(x @ self.root.T, dtype=np.float64)
         return places if self.direction is None else np.asarray(places @ self.direction[:, None])
 
     def sizes(self, x: FloatArray) -> FloatArray:
-        """``‖ |R| |x| ‖`` of every individual, to which rounding errors are proportional."""
+        """Return ``‖ |R| |x| ‖`` of every individual, to which rounding errors are proportional."""
         return norm_up(np.abs(x) @ np.abs(self.root).T, self.norm)
 
     def between(self, left: FloatArray, right: FloatArray) -> FloatArray:
-        """The matrix of costs between two sets of places."""
+        """Return the matrix of costs between two sets of places."""
         return np.asarray(cdist(left, right, _NAMES[self.norm]), dtype=np.float64)
 
     def error(self, sizes: FloatArray, other: float) -> FloatArray:
-        """A bound of the rounding error of the cost between an individual and a given *place*, by their sizes.
+        """Bound the rounding error of the cost between an individual and a given *place*, by their sizes.
 
         ``R x`` is off by ``γ_m |R| |x|`` in every entry, hence by ``γ_m`` times the size in norm; the product with a
         direction by ``γ_r |v| |R x|``, at most ``γ_r`` times the size; the norm of the difference by ``γ_{r+3}``
@@ -84,7 +84,7 @@ class GroundCost:
 
 @dataclass(frozen=True, eq=False)
 class Coupling:
-    """What the solver found: good enough to fit a witness on even where it stopped early, which ``trouble`` tells."""
+    """The solver's result, good enough to fit a witness on even where it stopped early; ``trouble`` says why."""
 
     value: float  # W_p
     moved: FloatArray  # the costs along which mass flows
@@ -93,7 +93,7 @@ class Coupling:
 
 
 def exact(costs: FloatArray, one: FloatArray, other: FloatArray, order: float) -> float:
-    """``W_order`` of two samples given the matrix of costs and their weights."""
+    """Return ``W_order`` of two samples given the matrix of costs and their weights."""
     if order == math.inf:
         return bottleneck(costs, one, other)
     coupling = solve(costs, one, other, order)
@@ -106,7 +106,7 @@ def exact(costs: FloatArray, one: FloatArray, other: FloatArray, order: float) -
 
 
 def solve(costs: FloatArray, one: FloatArray, other: FloatArray, order: float) -> Coupling:
-    """The optimal plan of finite order, by the network simplex.
+    """Return the optimal plan of finite order, by the network simplex.
 
     Costs are divided by the largest one before they are raised to the power, so that no order overflows.
     """
@@ -127,14 +127,14 @@ def solve(costs: FloatArray, one: FloatArray, other: FloatArray, order: float) -
 
 
 def bottleneck(costs: FloatArray, one: FloatArray, other: FloatArray) -> float:
-    """``W_∞``, by bisection over the costs that occur."""
+    """Return ``W_∞``, by bisection over the costs that occur."""
     # Everybody has to go somewhere: the answer is at least the largest of the nearest costs.
     least = max(costs.min(axis=1).max(), costs.min(axis=0).max())
     levels = np.unique(costs[costs >= least])
     low, high = 0, len(levels) - 1
     while low < high:
         middle = (low + high) // 2
-        if _can_be_moved(costs <= levels[middle], one, other):
+        if _is_feasible(costs <= levels[middle], one, other):
             high = middle
         else:
             low = middle + 1
@@ -142,7 +142,7 @@ def bottleneck(costs: FloatArray, one: FloatArray, other: FloatArray) -> float:
 
 
 def sliced(left: FloatArray, right: FloatArray, one: FloatArray, other: FloatArray, order: float, seed: int) -> float:
-    """The sliced distance of places under the Euclidean norm, scaled so that it is ``‖v‖`` for a translation by ``v``.
+    """Return the sliced distance of places under the Euclidean norm, ``‖v‖`` for a translation by ``v``.
 
     It is the mean over random directions ``θ`` of ``W_p^p`` of the projections, divided by ``E |θ_1|^p``. An
     approximation: neither an upper nor a lower bound of ``W_p``. It costs a sort per direction.
@@ -164,7 +164,7 @@ def sliced(left: FloatArray, right: FloatArray, one: FloatArray, other: FloatArr
     return float(scale * (total / _DIRECTIONS) ** (1.0 / order) * math.exp(-half / order))
 
 
-def _can_be_moved(allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], one: FloatArray, other: FloatArray) -> bool:
+def _is_feasible(allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], one: FloatArray, other: FloatArray) -> bool:
     if len(one) == len(other) and np.ptp(one) == 0.0 == np.ptp(other):
         return bool((maximum_bipartite_matching(csr_array(allowed), perm_type="column") >= 0).all())
     plan, log = _simplex(one, other, (~allowed).astype(np.float64))
@@ -174,7 +174,7 @@ def _can_be_moved(allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], one:
 
 
 def _simplex(one: FloatArray, other: FloatArray, costs: FloatArray) -> tuple[FloatArray, dict[str, Any]]:
-    """The plan (one, other) that the network simplex of POT finds, and its log, where its warnings are."""
+    """Return the plan (one, other) that the network simplex of POT finds, and its log, where its warnings are."""
     import ot
 
     with warnings.catch_warnings():

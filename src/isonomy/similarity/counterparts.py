@@ -85,14 +85,14 @@ class Counterparts(Metric):
 
     @classmethod
     def of(cls, schema: Schema) -> Self:
-        """The counterparts that a schema declares.
+        """Return the counterparts that a schema declares.
 
         Immutable features must be equal, also when they are protected. Otherwise protected features and
         proxies are free, categories and missing-value flags must be equal, and numbers (and ranks of
         levels) agree up to ``tolerance`` or ``relative_tolerance``, or exactly when neither is given.
 
         **Soundness.** Coordinates are rounded, so two individuals that are exactly the tolerance apart in
-        raw units might be found a rounding error further. Tolerances are therefore widened by ``ROUNDING``
+        raw units might appear a rounding error further apart. Tolerances are therefore widened by ``ROUNDING``
         times the size of the coordinate: a similar pair may be included needlessly, but none is left out.
         The size is the largest between ``low`` and ``high``. A feature without one of these has none: its ``tolerance``
         is widened for coordinates up to ``UNLIMITED``, that is for raw values within as many units of ``origin``, and
@@ -124,12 +124,12 @@ class Counterparts(Metric):
 
     @cached_property
     def form(self) -> Form:
-        """A box, and no root."""
+        """Return the form: a box, and no root."""
         arrays = {part: getattr(self, part) for part in ("tolerance", "relative", "origin", "unit")}
         return form_of(np.zeros((0, self.tolerance.size)), free=self.ignored, **arrays)
 
     def describe(self) -> str:
-        """One sentence for people."""
+        """Return one sentence for people."""
         within = ~self.free & ((self.tolerance > 0) | (self.relative > 0))
         equal = self.width - within.sum() - self.free.sum()
         counts = f"{self.free.sum()} free, {within.sum()} within a tolerance, {equal} equal"
@@ -148,7 +148,7 @@ class Counterparts(Metric):
 
 
 def _widened(feature: Feature, tolerance: float) -> float:
-    """``tolerance / unit``, plus the rounding error of coordinates between low and high."""
+    """Return ``tolerance / unit``, plus the rounding error of coordinates between low and high."""
     reach = tolerance / feature.unit
     ends = [abs(feature.coordinate(end)) for end in (feature.low, feature.high)]
     size = max(reach, *(end if math.isfinite(end) else UNLIMITED for end in ends))
@@ -156,7 +156,7 @@ def _widened(feature: Feature, tolerance: float) -> float:
 
 
 def _widened_relative(feature: Feature, relative: float) -> float:
-    """``relative``, plus the relative rounding error of positive raw values up to high.
+    """Return ``relative``, plus the relative rounding error of positive raw values up to high.
 
     **Soundness.** 0 is like 0 alone, which is exact: equal values have equal coordinates. The error of a coordinate is
     relative to ``max(value, |origin|)``. So values near 0 need ``origin = 0`` (the error is then relative to the value,

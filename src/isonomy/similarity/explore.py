@@ -73,7 +73,7 @@ class Explore(RootMetric):
 def _pairs(
     x1: ArrayLike | Population, x2: ArrayLike | Population, comparable: ArrayLike
 ) -> tuple[FloatArray, BoolArray]:
-    """The differences of the pairs, and the answers."""
+    """Return the differences of the pairs, and the answers."""
     left, right = (np.asarray(getattr(x, "x", x), dtype=np.float64) for x in (x1, x2))
     if left.ndim != 2 or left.shape != right.shape or 0 in left.shape:
         raise ParameterError(template("x2", f"as many rows as 'x1' has, shape {left.shape}", f"shape {right.shape}"))
@@ -89,7 +89,7 @@ def _pairs(
 def _minimise(
     difference: FloatArray, comparable: BoolArray, regularisation: float, steps: int, tolerance: float
 ) -> FloatArray:
-    """FISTA with backtracking, restarted whenever the objective rises."""
+    """Minimise by FISTA with backtracking, restarted whenever the objective rises."""
     width = difference.shape[1]
     scale = np.square(difference).sum(axis=1).mean()
     current = np.eye(width) / (scale if scale > 0 else 1.0)
@@ -121,7 +121,7 @@ def _minimise(
 def _objective(
     precision: FloatArray, difference: FloatArray, comparable: BoolArray, regularisation: float
 ) -> tuple[float, FloatArray]:
-    """The penalised mean loss, and its gradient in ``M``."""
+    """Return the penalised mean loss, and its gradient in ``M``."""
     squared = np.maximum(np.einsum("ki,ij,kj->k", difference, precision, difference, optimize=True), _SMALLEST)
     same = np.logaddexp(0.0, squared) - math.log(2.0)
     other = np.log1p(np.exp(-squared)) - np.log(-np.expm1(-squared))  # −log tanh(q/2)
@@ -133,6 +133,6 @@ def _objective(
 
 
 def _project(symmetric: FloatArray) -> FloatArray:
-    """The nearest positive semi-definite matrix."""
+    """Return the nearest positive semi-definite matrix."""
     values, vectors = np.linalg.eigh((symmetric + symmetric.T) / 2.0)
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)

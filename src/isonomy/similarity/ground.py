@@ -27,7 +27,7 @@ _ORDERS = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
 
 
 def ground_metric(ground: Ground, width: int, names: tuple[str, ...] = ()) -> Metric:
-    """The metric that a ground cost stands for: ``"l1"``, ``"l2"``, ``"linf"``, or a metric as it is.
+    """Return the metric that a ground cost stands for: ``"l1"``, ``"l2"``, ``"linf"``, or a metric as it is.
 
     A metric without a box part is a seminorm and will do, and so will weighted ℓ∞. Counterparts will do when each
     coordinate that is not free has a positive absolute tolerance, which is a weighted ℓ∞ too. A relative tolerance
@@ -45,7 +45,7 @@ def ground_metric(ground: Ground, width: int, names: tuple[str, ...] = ()) -> Me
 
 
 def ground_root(metric: Metric) -> tuple[FloatArray, float]:
-    """``R`` and ``p`` of a ground cost ``c(x, z) = ‖R (x − z)‖_p``, a box part written as a root of order ∞.
+    """Return ``R`` and ``p`` of a ground cost ``c(x, z) = ‖R (x − z)‖_p``, a box part written as a root of order ∞.
 
     **Soundness.** ``R`` is rounded down where it is rounded, so ``‖R (x − z)‖_p ≤ c(x, z)`` in real arithmetic, and
     short of it by a relative error of a few units roundoff at most.

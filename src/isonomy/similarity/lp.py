@@ -48,7 +48,7 @@ class WeightedLp(Metric):
 
     @classmethod
     def fit(cls, population: Population, order: float = 2.0, cap: float = 100.0) -> Self:
-        """Weights ``1/|ρ_i|`` for an ``order``, ρ the correlation of coordinate ``i`` with the protected attributes.
+        """Fit weights ``1/|ρ_i|`` for an ``order``, ρ the correlation of coordinate ``i`` with protected attributes.
 
         It is Pearson's, in a ``population``; the strongest counts when there are several protected coordinates (a
         category has one for each of its values). ``cap`` is the largest weight, taken where ρ is near 0 or undefined.
@@ -62,7 +62,7 @@ class WeightedLp(Metric):
 
     @cached_property
     def form(self) -> Form:
-        """The order ∞ is a box, the others a root."""
+        """Return the form: a box for order ∞, a root for the others."""
         if self.order == math.inf:
             tolerance = np.array([inverse_up(float(w)) if w else 0.0 for w in self.weights])
             return form_of(np.zeros((0, tolerance.size)), free=self.weights == 0.0, tolerance=tolerance)
@@ -70,7 +70,7 @@ class WeightedLp(Metric):
         return form_of(np.diag(scale), self.order)
 
     def describe(self) -> str:
-        """One sentence for people."""
+        """Return one sentence for people."""
         order = "∞" if self.order == math.inf else f"{self.order:g}"
         return f"weighted ℓ{order} distance; {self.free.sum()} of {self.width} coordinates are free"
 
@@ -91,7 +91,7 @@ class WeightedLp(Metric):
 
 
 def covariance(x: FloatArray, weights: FloatArray) -> FloatArray:
-    """The weighted covariance of the columns; exactly 0 for a column that is constant up to rounding."""
+    """Return the weighted covariance of the columns; exactly 0 for a column that is constant up to rounding."""
     share = weights / weights.sum()
     deviation = x - share @ x
     constant = np.ptp(x, axis=0) <= 1e-12 * np.abs(x).max(axis=0)
@@ -100,7 +100,7 @@ def covariance(x: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def _correlations(x: FloatArray, weights: FloatArray) -> FloatArray:
-    """``|ρ|`` of every pair of columns; 0 where it is undefined, so that the cap applies."""
+    """Return ``|ρ|`` of every pair of columns; 0 where it is undefined, so that the cap applies."""
     scatter = covariance(x, weights)
     deviation = np.sqrt(np.diag(scatter))
     scale = np.outer(deviation, deviation)

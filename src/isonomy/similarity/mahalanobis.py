@@ -38,7 +38,7 @@ class RootMetric(Metric):
 
     @classmethod
     def from_root(cls, root: ArrayLike, fitted_on: str = "", names: tuple[str, ...] = ()) -> Self:
-        """The metric of a given ``root`` ``R``, shape ``(r, m)``, kept exactly, with ``fitted_on`` and ``names``."""
+        """Return the metric of a ``root`` ``R``, shape ``(r, m)``, kept exactly, with ``fitted_on`` and ``names``."""
         metric = cls.__new__(cls)
         metric._set_root(matrix("root", root), fitted_on, names)
         return metric
@@ -48,16 +48,16 @@ class RootMetric(Metric):
 
     @cached_property
     def form(self) -> Form:
-        """The root, and no box."""
+        """Return the form: the root, and no box."""
         return form_of(self.root)
 
     @property
     def precision(self) -> FloatArray:
-        """``M = RᵀR``, rounded."""
+        """Return ``M = RᵀR``, rounded."""
         return np.asarray(self.root.T @ self.root)
 
     def describe(self) -> str:
-        """One sentence for people."""
+        """Return one sentence for people."""
         rank, width = self.root.shape
         return f"{self.kind} metric of rank {rank} on {width} coordinates, of which {self.free.sum()} are free"
 
@@ -74,7 +74,7 @@ class Mahalanobis(RootMetric):
 
     @classmethod
     def fit(cls, population: Population, shrinkage: float = 0.1) -> Self:
-        """The inverse covariance ``Σ⁻¹`` of the coordinates of a ``population`` that are not protected.
+        """Fit the inverse covariance ``Σ⁻¹`` of the coordinates of a ``population`` that are not protected.
 
         Protected ones weigh 0. ``Σ`` is shrunk to ``(1 − s) Σ + s v I`` by the ``shrinkage`` ``s``, ``v`` the mean
         variance, since the columns of a category add up to 1 and make it singular. Sampling weights are respected.
@@ -97,7 +97,7 @@ class Mahalanobis(RootMetric):
 
 
 def matrix(parameter: str, values: ArrayLike) -> FloatArray:
-    """A finite float64 matrix with at least one column."""
+    """Return a finite float64 matrix with at least one column."""
     array = numbers(parameter, values, "a matrix of numbers, all rows equally long", MetricError)
     if array.ndim != 2 or array.shape[1] == 0:
         raise MetricError(template(parameter, "a matrix with at least one column", f"shape {array.shape}"))
@@ -109,7 +109,7 @@ def matrix(parameter: str, values: ArrayLike) -> FloatArray:
 
 
 def semidefinite_root(precision: ArrayLike) -> FloatArray:
-    """``R`` with ``RᵀR ≈ M``, by one eigen-decomposition for each group of coordinates tied by ``M``.
+    """Return ``R`` with ``RᵀR ≈ M``, by one eigen-decomposition for each group of coordinates tied by ``M``.
 
     Groups that ``M`` keeps apart stay apart exactly, so a coordinate with a zero row has a zero column in
     ``R``. Within a group of size ``k``, eigenvalues up to ``k · eps · largest`` count as 0, and their

@@ -53,35 +53,35 @@ class Metric(ABC):
     @property
     @abstractmethod
     def form(self) -> Form:
-        """The metric as the kernel takes it; computed once."""
+        """Return the metric as the kernel takes it; computed once."""
 
     @abstractmethod
     def describe(self) -> str:
-        """One sentence for people."""
+        """Return one sentence for people."""
 
     @property
     def width(self) -> int:
-        """The number of coordinates of an individual."""
+        """Return the number of coordinates of an individual."""
         return self.form.width
 
     @cached_property
     def free(self) -> BoolArray:
-        """Coordinates that the metric ignores entirely, shape ``(width,)``; a free *direction* may mix several."""
+        """Return the mask ``(width,)`` of ignored coordinates; a free *direction* may mix several."""
         return np.asarray(self.form.free & ~self.form.root.any(axis=0))
 
     @property
     def boxed(self) -> bool:
-        """Whether there is a box part at all."""
+        """Say whether there is a box part at all."""
         return self.form.boxed
 
     @final
     def gauge(self) -> tuple[FloatArray, float]:
-        """The root ``R``, shape ``(r, width)`` with ``r ≥ 0``, and the order ``p`` of its norm: 1, 2 or ∞."""
+        """Return the root ``R``, shape ``(r, width)`` with ``r ≥ 0``, and the order ``p`` of its norm: 1, 2 or ∞."""
         return self.form.root, self.form.order
 
     @final
     def box(self, x: ArrayLike, delta: float) -> tuple[FloatArray, FloatArray]:
-        """Offsets ``low ≤ y − x ≤ high`` that hold every ``y`` whose box part is at most ``delta``.
+        """Return offsets ``low ≤ y − x ≤ high`` that hold every ``y`` whose box part is at most ``delta``.
 
         Both have the shape of ``x``; ±∞ where nothing is demanded. **Soundness**: rounded outward; with
         ``delta = 0`` the offsets are exactly 0 or infinite.
@@ -91,7 +91,7 @@ class Metric(ABC):
 
     @final
     def distance(self, x: ArrayLike, y: ArrayLike) -> FloatArray:
-        """``d(x, y)`` row by row (rows broadcast), in ordinary floating-point arithmetic."""
+        """Return ``d(x, y)`` row by row (rows broadcast), in ordinary floating-point arithmetic."""
         left, right = self._pair(x, y)
         root, order = self.gauge()
         with np.errstate(all="ignore"):
@@ -101,7 +101,7 @@ class Metric(ABC):
 
     @final
     def distance_upper(self, x: ArrayLike, y: ArrayLike) -> FloatArray:
-        """A number that is at least ``d(x, y)`` in real arithmetic, a few rounding errors above it.
+        """Bound ``d(x, y)`` in real arithmetic from above, to within a few rounding errors.
 
         **Soundness**: every operation is rounded upward or carries its error bound; overflow gives ∞.
         Individuals that differ in free coordinates only get exactly 0.
@@ -114,8 +114,8 @@ class Metric(ABC):
 
     @final
     def similar(self, x: ArrayLike, y: ArrayLike, delta: float) -> BoolArray:
-        """Which rows are certainly within ``delta`` of each other: most by a coarse bound, the rest by
-        :meth:`distance_upper`.
+        """Return the mask of rows that are certainly within ``delta`` of each other: most by a coarse bound, the rest
+        by :meth:`distance_upper`.
 
         **Soundness**: for order 2 the error of ``R (x − y)`` is in norm at most ``γ ‖R‖ ‖x − y‖``, Frobenius; squares
         that underflow lose less than 1e-150, which is added.
@@ -160,7 +160,7 @@ class Metric(ABC):
     # -- what a subclass may give, beside its form ---------------------------------------------------------
 
     def _root_roundings(self) -> int:
-        """By definition the metric is between 1 and ``1 + γ_roundings`` times its gauge."""
+        """Return ``roundings``: by definition the metric is between 1 and ``1 + γ_roundings`` times its gauge."""
         return 0
 
     def _box_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:
@@ -202,24 +202,24 @@ class Metric(ABC):
 
 
 def checked_delta(delta: float) -> float:
-    """``delta`` as a float, or an error that says what it must be."""
+    """Return ``delta`` as a float, or raise an error that says what it must be."""
     return checked_number("delta", delta)
 
 
 def checked_number(parameter: str, value: float, low: float = 0.0) -> float:
-    """A finite number that is at least ``low``."""
+    """Return a finite number that is at least ``low``."""
     return number(parameter, value, f"a finite number >= {low:g}", low, FINITE)
 
 
 def frozen(array: NDArray[T]) -> NDArray[T]:
-    """A read-only copy: metrics do not change, and the caller's array is not ours."""
+    """Return a read-only copy: metrics do not change, and the caller's array is not ours."""
     copy = np.array(array)
     copy.flags.writeable = False
     return copy
 
 
 def vector(parameter: str, values: ArrayLike, low: float = 0.0) -> FloatArray:
-    """One finite number ≥ ``low`` for each coordinate, read-only."""
+    """Return one finite number ≥ ``low`` for each coordinate, read-only."""
     expected = "a list of finite numbers" + (f" >= {low:g}" if math.isfinite(low) else "")
     array = numbers(parameter, values, expected, MetricError)
     if array.ndim != 1 or array.size == 0:
@@ -231,15 +231,15 @@ def vector(parameter: str, values: ArrayLike, low: float = 0.0) -> FloatArray:
 
 
 def form_of(root: FloatArray, order: float = 2.0, **coordinates: NDArray[Any]) -> Form:
-    """A seminorm by its root, and what is asked of single ``coordinates`` beside it: nothing where nothing is said."""
+    """Return the form of a seminorm by its root, beside tolerances of single ``coordinates``: all free by default."""
     m = root.shape[1]
     nothing = {"free": np.ones(m, dtype=bool), "tolerance": np.zeros(m), "relative": np.zeros(m)}
     return Form(root, order, **(nothing | {"origin": np.zeros(m), "unit": np.ones(m)} | coordinates))
 
 
 def fitting_basis(population: Population) -> tuple[BoolArray, str, tuple[str, ...]]:
-    """What every fit on a population begins with: the protected coordinates, of which there must be some and not all,
-    and what the metric remembers of its data, ``fitted_on`` and ``names``."""
+    """Return the basis of every fit on a population: the protected coordinates, of which there must be some and not
+    all, and the metric's ``fitted_on`` and ``names``."""
     schema, people = population.schema, len(population.x)
     if people == 0:
         raise DataError("A metric cannot be fitted on an empty population: give at least one individual.")
@@ -255,7 +255,7 @@ def fitting_basis(population: Population) -> tuple[BoolArray, str, tuple[str, ..
 
 
 def overlaps(metric: Metric, people: Population) -> bool:
-    """Is a metric known to have been fitted on some of these people: on the same part of a table, or on all of it?
+    """Say whether a metric is known to be fitted on some of these people: on the same part of a table, or on all of it.
 
     Only parts are compared: the name of a table does not tell whether two files hold the same people.
     """
@@ -264,5 +264,5 @@ def overlaps(metric: Metric, people: Population) -> bool:
 
 
 def _without_nan(distance: FloatArray) -> FloatArray:
-    """∞ in place of a NaN, which only an overflow can bring about here."""
+    """Replace NaN, which only an overflow can bring about here, by ∞."""
     return np.asarray(np.where(np.isnan(distance), np.inf, distance), dtype=np.float64)

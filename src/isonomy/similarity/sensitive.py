@@ -69,7 +69,7 @@ class SensitiveSubspace(RootMetric):
         return cls(np.concatenate([axes, learned]), ridge, fitted_on, names)
 
     def describe(self) -> str:
-        """One sentence for people."""
+        """Return one sentence for people."""
         free = self.width - self.root.shape[0] if self.ridge == 0.0 else 0
         return (
             f"sensitive subspace (SenSR) on {self.width} coordinates, ridge {self.ridge:g}: "
@@ -78,14 +78,14 @@ class SensitiveSubspace(RootMetric):
 
     @classmethod
     def from_root(cls, root: ArrayLike, fitted_on: str = "", names: tuple[str, ...] = (), ridge: float = 0.0) -> Self:
-        """The metric of a given ``root``, with ``fitted_on``, ``names`` and the ``ridge`` that it was made with."""
+        """Return the metric of a ``root``, with ``fitted_on``, ``names`` and the ``ridge`` that it was made with."""
         metric = super().from_root(root, fitted_on, names)
         object.__setattr__(metric, "ridge", checked_number("ridge", ridge))
         return metric
 
 
 def _subspace_root(directions: FloatArray, ridge: float) -> FloatArray:
-    """Orthonormal rows: ``√(1 + ridge)`` times those across the subspace, ``√ridge`` times those along it."""
+    """Return orthonormal rows: ``√(1 + ridge)`` times those across the subspace, ``√ridge`` times those along it."""
     width = directions.shape[1]
     axis = np.count_nonzero(directions, axis=1) == 1
     own = (directions[axis] != 0.0).any(axis=0)  # coordinates whose own axis is sensitive
@@ -108,7 +108,7 @@ def _subspace_root(directions: FloatArray, ridge: float) -> FloatArray:
 
 
 def _learned_directions(population: Population, protected: BoolArray, regularisation: float) -> FloatArray:
-    """Coefficient vectors of every protected attribute on the coordinates that are not protected, as rows."""
+    """Return coefficient vectors of every protected attribute on the coordinates that are not protected, as rows."""
     x, weights, schema = population.x, population.weights, population.schema
     seen = x[:, ~protected]
     coefficients = [np.zeros((0, seen.shape[1]))]
@@ -133,7 +133,7 @@ def _learned_directions(population: Population, protected: BoolArray, regularisa
 
 
 def _logistic(x: FloatArray, target: Any, weights: FloatArray, regularisation: float) -> FloatArray:
-    """Coefficient vectors of a (multinomial) logistic regression; none when only one class occurs."""
+    """Return coefficient vectors of a (multinomial) logistic regression; none when only one class occurs."""
     classes = len(np.unique(target))
     if classes < 2:
         return np.zeros((0, x.shape[1]))

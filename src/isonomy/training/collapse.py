@@ -34,7 +34,7 @@ def collapse(
     names: Sequence[object] = (),
     label: Label | None = None,
 ) -> str:
-    """Why a network has collapsed, as the second half of a sentence about it; empty where it has not.
+    """Return why a network has collapsed, as the second half of a sentence about it; empty where it has not.
 
     ``wanted`` is what it should give the individuals ``x``: labels, or the decisions (of a regression the numbers) of
     the network that it was made from. ``names`` are those of the classes; decisions are those of the ``label``, with
@@ -43,36 +43,38 @@ def collapse(
     The criterion is to be *no better than a constant*, by measures that a constant cannot make look good. Accuracy is
     none: with a class of 1 %, giving everybody the other one is 99 % right. The balanced accuracy of a constant is one
     over the number of classes that occur, whatever their shares, and so is that expected of decisions made without
-    looking at anybody. A network has collapsed when it gives everybody one class where several are wanted, or when its
-    balanced accuracy is above that number by no more than ``LEAST``, or by no more than what chance gives decisions
+    reading any individual. A network has collapsed when it gives everybody one class where several are wanted, or when
+    its balanced accuracy is above that number by no more than ``LEAST``, or by no more than what chance gives decisions
     with the same shares (``CHANCE`` standard errors: on 30 rows one lucky decision proves nothing). A regression has
     collapsed when it gives everybody one number, or explains no more than ``LEAST`` of the variance, of which the best
     constant explains nothing.
 
-    Where only one class (or number) is wanted nothing can be told, and nothing is said.
+    Where only one class (or number) is wanted the criterion decides nothing, and the result is empty.
     """
     share = np.asarray(weights, dtype=np.float64)
     counts = share > 0
     target, share, given = np.asarray(wanted)[counts], share[counts], answers(network, x[counts], label)
     if len(np.unique(target)) < 2:
         return ""
-    return _flat(given, target, share) if network.head == "regression" else _decisions(given, target, share, names)
+    if network.head == "regression":
+        return _collapsed_regression(given, target, share)
+    return _collapsed_decisions(given, target, share, names)
 
 
 def class_names(label: Label | None) -> list[str]:
-    """The classes as people call them."""
+    """Return the classes as people call them."""
     return [] if label is None else [label.labels.get(name, name) for name in label.classes]
 
 
 def answers(network: Network, x: FloatArray, label: Label | None = None) -> npt.NDArray[Any]:
-    """The class (:func:`isonomy.population.outcome.decided`), or of a regression the number, of each individual."""
+    """Return the class (:func:`isonomy.population.outcome.decided`), or the predicted number, of each individual."""
     given = network(x)
     if network.head == "regression":
         return given[:, 0]
     return decided(given, label if label is not None and len(label.classes) == given.shape[1] else None)
 
 
-def _decisions(
+def _collapsed_decisions(
     given: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64], weights: FloatArray, names: Sequence[object]
 ) -> str:
     classes = np.unique(wanted)
@@ -94,7 +96,7 @@ def _decisions(
     return f"{what}: its balanced accuracy is {balanced:.3f}, that of a constant {constant:.3f}"
 
 
-def _flat(given: FloatArray, wanted: FloatArray, weights: FloatArray) -> str:
+def _collapsed_regression(given: FloatArray, wanted: FloatArray, weights: FloatArray) -> str:
     centre = np.average(wanted, weights=weights)
     spread = np.average((wanted - centre) ** 2, weights=weights)
     explained = 1 - np.average((given - wanted) ** 2, weights=weights) / spread

@@ -28,11 +28,11 @@ _STEPS = 600
 _DELTA = 0.05
 """The radius of similarity in a metric that has none of its own."""
 
-_ASIDE, _FEWEST = 0.2, 20
+_VALIDATION_SHARE, _FEWEST_ROWS = 0.2, 20
 """The share of the rows that is set aside unless the caller says otherwise, and the fewest that tell anything."""
 
 _RAMPS = ("alpha_ramp", "delta_ramp", "gamma_ramp")
-_ELSEWHERE = ("metric", "domain", "ground", "checkpoint", "random_state", "progress")
+_HASHED_AS_TENSORS = ("metric", "domain", "ground", "checkpoint", "random_state", "progress")
 
 
 @dataclass(eq=False)
@@ -113,41 +113,41 @@ class ResolvedConfig(TrainingConfig):
 
     @classmethod
     def of(cls, given: TrainingConfig, metric: Metric, rows: int, seed: int) -> ResolvedConfig:
-        """For a metric and the rows of a table. A learning rate that is to be searched stays so.
+        """Resolve the defaults for a metric and the rows of a table. A learning rate that is to be searched stays so.
 
         The radii of the dual: stay, or move three times as far as all can; order ∞ moves everybody by gamma. Further
         radii cost time and, measured on ACS Income, gain nothing.
         """
         values = {field.name: getattr(given, field.name) for field in fields(TrainingConfig)}
-        values |= {"delta": similar_within(metric, given.delta), "validation": set_aside(rows, given.validation)}
+        values |= {"delta": delta_of(metric, given.delta), "validation": validation_share(rows, given.validation)}
         values |= {name: float(values[name]) for name in ("gamma", "alpha", "keep")}
-        everybody = given.order == math.inf
+        moves_all = given.order == math.inf
         if given.radii is None:
-            values["radii"] = (values["gamma"],) if everybody else (0.0, FURTHEST * values["gamma"])
-        else:  # where a budget is spent, somebody stays
-            values["radii"] = tuple(sorted({*map(float, given.radii), *([] if everybody else [0.0])}))
+            values["radii"] = (values["gamma"],) if moves_all else (0.0, FURTHEST * values["gamma"])
+        else:  # where a budget is spent, some individuals stay
+            values["radii"] = tuple(sorted({*map(float, given.radii), *([] if moves_all else [0.0])}))
         values["epochs"] = default_epochs(rows, given.batch_size) if given.epochs is None else given.epochs
         values["ascent_steps"] = given.ascent_steps or (5 if given.method == "sensr" else 1)
         return cls(**values | {"hidden": tuple(given.hidden), "random_state": seed})
 
     @property
     def penalised(self) -> bool:
-        """Whether a bound is part of the loss."""
+        """Say whether a bound is part of the loss."""
         return self.method in ("f-ibp", "l-dif", "u-dif")
 
-    def reached(self, epoch: float) -> tuple[float, float, float]:
-        """alpha, delta and gamma at a fractional epoch."""
+    def values_at(self, epoch: float) -> tuple[float, float, float]:
+        """Return alpha, delta and gamma at a fractional epoch."""
         alpha, delta, gamma = (ramp(epoch, *self._ends(name)) for name in _RAMPS)
         return self.alpha * alpha, self.delta * delta, self.gamma * gamma
 
     @property
-    def settled(self) -> float:
-        """The epoch after which the ramps stand still; alpha's matters where a bound is part of the loss."""
+    def ramps_end(self) -> float:
+        """Return the epoch at which the ramps end; alpha's counts where a bound is part of the loss."""
         return max(self._ends(name)[1] for name in _RAMPS if name != "alpha_ramp" or self.penalised)
 
     def words(self) -> str:
-        """All parameters that decide a training but for those that are known by the tensors made from them."""
-        return str({name: value for name, value in vars(self).items() if name not in _ELSEWHERE})
+        """Return all parameters that decide a training but for those that are known by the tensors made from them."""
+        return str({name: value for name, value in vars(self).items() if name not in _HASHED_AS_TENSORS})
 
     def _ends(self, name: str) -> tuple[float, float]:
         start, stop = getattr(self, name)
@@ -155,23 +155,23 @@ class ResolvedConfig(TrainingConfig):
 
 
 def ramp(epoch: float, start: float, stop: float) -> float:
-    """The share of its full value that a number has: 0 until the epoch ``start``, then linear, 1 from ``stop`` on."""
+    """Return the share of its full value that a number has: 0 until ``start``, then linear, 1 from ``stop`` on."""
     return 1.0 if epoch >= stop else max(0.0, (epoch - start) / (stop - start))
 
 
-def similar_within(metric: Metric, delta: float | None) -> float:
-    """The δ that was given, else that of the metric: 1 for counterparts, whose tolerances mean it, 0.05 for others."""
+def delta_of(metric: Metric, delta: float | None) -> float:
+    """Return δ as given, else the metric's: 1 for counterparts, whose tolerances mean it, 0.05 for others."""
     own = own_delta(metric, delta)
     return _DELTA if own is None else float(own)
 
 
-def set_aside(rows: int, share: float | None) -> float:
-    """The share of the rows that is not learned from: a fifth unless given, and none of a table with very few."""
+def validation_share(rows: int, share: float | None) -> float:
+    """Return the share of the rows that is not learned from: a fifth unless given, none of very few rows."""
     if share is None:
-        return _ASIDE if _ASIDE * rows >= _FEWEST else 0.0
+        return _VALIDATION_SHARE if _VALIDATION_SHARE * rows >= _FEWEST_ROWS else 0.0
     return float(share)
 
 
 def default_epochs(rows: int, batch_size: int) -> int:
-    """Ten, and more on a small table, where ten are too few steps to learn anything but the larger class."""
+    """Return ten epochs, more on a small table, where ten are too few steps to learn more than the larger class."""
     return max(10, math.ceil(_STEPS / math.ceil(rows / batch_size)))

@@ -40,10 +40,10 @@ from isonomy.similarity import Counterparts, Metric, SensitiveSubspace, Weighted
 from isonomy.similarity.ground import Ground
 from isonomy.similarity.regions import MAX_BRANCHES
 from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
-from isonomy.training.config import Method, ResolvedConfig, TrainingConfig, similar_within
+from isonomy.training.config import Method, ResolvedConfig, TrainingConfig, delta_of
 from isonomy.training.gaps import Head, IntArray
 from isonomy.training.perceptron import write_onnx
-from isonomy.training.trainer import OnEpoch, TrainingData, kept, train
+from isonomy.training.trainer import OnEpoch, TrainingData, best_record, train
 
 _Outcomes = tuple[npt.NDArray[Any], FloatArray, Head, Sequence[object]]
 """What is learned, how much each individual counts, what the network gives, and the names of its classes."""
@@ -77,18 +77,18 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             origin, advice = float(np.average(wanted, weights=weight)), "a smaller 'alpha' or more 'epochs'"
             unit = float(np.sqrt(np.average((wanted - origin) ** 2, weights=weight))) or 1.0
         learned = wanted if head.classes else (wanted - origin) / unit
-        taught = self._taught(people)
+        taught = self._training_metric(people)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         config = ResolvedConfig.of(self, self.metric_, len(x), seed)
         self.delta_ = config.delta
         if taught is not self.metric_:
-            config = replace(config, delta=similar_within(taught, None))
+            config = replace(config, delta=delta_of(taught, None))
         task = TrainingData(x, learned, weight, head, taught, self.domain_, reads)
         with shown("Training", self.progress) as tick:
             trained, self.history_, self.learning_rate_ = train(config, task, tick, on_epoch)
         name = f"{self.method} {'x'.join(map(str, self.hidden))}".strip()
         self.network_ = trained.network("softmax" if head.classes else "regression", name, origin, unit)
-        self.n_iter_, self.kept_ = len(self.history_), kept(self.history_)
+        self.n_iter_, self.kept_ = len(self.history_), best_record(self.history_)
         self.blind_ = None if people is None else blind_regression(people)
         reason = collapse(self.network_, x, wanted, weight, names, None if people is None else people.schema.label)
         self.collapsed_ = bool(reason)
@@ -98,7 +98,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         return self
 
     def _outcomes(self, given: npt.NDArray[Any], weight: FloatArray, people: Population | None) -> _Outcomes:
-        """What a network of this kind learns from labels."""
+        """Return the outcomes that a network of this kind learns from labels."""
         raise NotImplementedError
 
     def certify(
@@ -134,7 +134,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         chunk: int = CHUNK,
         progress: Progress | Literal["auto"] | None = "auto",
     ) -> Certificate:
-        """The certificate for every population within ``gamma`` of ``people``, with the similarity of the training.
+        """Certify every population within ``gamma`` of ``people``, with the similarity of the training.
 
         ``gamma``, ``delta``, ``order``, ``ground``, ``domain`` and ``progress`` are the training's unless given (a
         population brings its own domain where the training named none). A ``shift`` such as :class:`isonomy.Transport`
@@ -153,7 +153,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             0.0 if shift is None else shift, gamma=gamma, order=usual.order if order is None else order,
             ground=usual.ground if ground is None else ground,
             epsilon=epsilon, confidence=confidence, cluster=cluster, max_cluster=max_cluster,
-            domain=self._judged_in(people, domain), tier=tier, attack=attack, decide=decide,
+            domain=self._certified_domain(people, domain), tier=tier, attack=attack, decide=decide,
             favourable=favourable, threshold=threshold, arithmetic=arithmetic, output_range=output_range, rounds=rounds,
             max_branches=max_branches, seed=seed, schema=schema, unknown=unknown, split=split, engine=engine,
             scheduler=scheduler, work=work, chunk=chunk,
@@ -181,7 +181,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         epsilon: float | None = None,
         max_nodes: int | None = None,
     ) -> LocalCertificate:
-        """Certificates of the violation around each of the ``people``, with the similarity of the training.
+        """Certify the violation around each of the ``people``, with the similarity of the training.
 
         ``delta``, ``domain`` and ``progress`` are the training's unless given. The others are those of
         :func:`isonomy.certify_local`: ``schema``, ``tier``, ``attack``, ``decide``, ``predict``, ``threshold``,
@@ -191,20 +191,20 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         check_is_fitted(self)
         return certify_local(
             self.network_, people, self.metric_, self.delta_ if delta is None else delta, schema=schema,
-            domain=self._judged_in(people, domain), tier=tier, attack=attack, decide=decide, predict=predict,
+            domain=self._certified_domain(people, domain), tier=tier, attack=attack, decide=decide, predict=predict,
             threshold=threshold, favourable=favourable, arithmetic=arithmetic, max_branches=max_branches,
             progress=self.progress if progress == "auto" else progress,
             time_limit=time_limit, gap=gap, epsilon=epsilon, max_nodes=max_nodes,
         )  # fmt: skip
 
-    def _judged_in(self, people: Any, domain: Domain | DomainKind | None) -> Domain | DomainKind | None:
-        """The domain asked for, else the training's, unless a population brings its own."""
+    def _certified_domain(self, people: Any, domain: Domain | DomainKind | None) -> Domain | DomainKind | None:
+        """Return the given domain, else the training's, unless a population brings its own."""
         if domain is not None:
             return domain
         return self.domain if isinstance(people, Population) else self.domain_
 
     def scores(self, people: Population) -> dict[str, dict[str, float]]:
-        """How well the ``network`` does on people with labels, and how well the ``blind`` regression does on them.
+        """Return the scores of the ``network`` on people with labels, and those of the ``blind`` regression.
 
         Both as :func:`isonomy.fairness.scores` has it; the blind one (``blind_``) was fitted on what ``fit`` got and
         reads nothing protected; empty where that were arrays, which do not say what is protected.
@@ -220,7 +220,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         write_onnx(self.network_, path)
 
     def _outputs(self, X: Population | npt.ArrayLike) -> FloatArray:
-        """What the network gives individuals in the coordinates of the training."""
+        """Return the network's outputs for individuals in the coordinates of the training."""
         check_is_fitted(self)
         return self.network_(
             X.x if isinstance(X, Population) else validate_data(self, X, dtype=np.float64, reset=False)
@@ -243,8 +243,8 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             raise ParameterError(template("metric", f"a metric on {width} coordinates", metric.width))
         return metric
 
-    def _taught(self, people: Population | None) -> Metric:
-        """The metric of the training: that of the certificates, unless the method needs one with a root."""
+    def _training_metric(self, people: Population | None) -> Metric:
+        """Return the metric of the training: that of the certificates, unless the method needs one with a root."""
         if self.method != "sensr" or people is None or not self.metric_.boxed:
             return self.metric_
         return SensitiveSubspace.fit(people)
@@ -274,7 +274,7 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     than ``keep`` of it (0: no guard). ``alpha_ramp``, ``delta_ramp`` and ``gamma_ramp`` are shares of the training
     between which a number grows from 0 to its value. ``learning_rate="search"`` tries 20 values. A ``checkpoint`` file
     is written after every epoch; a training with the same data and parameters goes on from it. ``ascent_steps`` are
-    those of ``l-dif`` (1 unless said) and ``sensr`` (5).
+    those of ``l-dif`` (1 by default) and ``sensr`` (5).
 
     The share ``validation`` of the rows is set aside, a fifth unless given (none of fewer than 100 rows, and none
     with 0). After each epoch, from the first on, the objective (cross-entropy plus alpha times the bound, both in full)
@@ -306,11 +306,11 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
         return codes, weight, Head(len(self.classes_)), names
 
     def predict_proba(self, X: Population | npt.ArrayLike) -> FloatArray:
-        """Probabilities (n, classes)."""
+        """Return probabilities (n, classes)."""
         return self._outputs(X)
 
     def predict(self, X: Population | npt.ArrayLike) -> npt.NDArray[Any]:
-        """The most probable class of each individual."""
+        """Return the most probable class of each individual."""
         chosen = self._outputs(X).argmax(axis=1)
         return np.asarray(self.classes_[chosen])
 
@@ -327,14 +327,14 @@ class FairRegressor(RegressorMixin, FairEstimator):  # type: ignore[misc]
         return np.asarray(given, dtype=np.float64), weight, Head(0), ()
 
     def predict(self, X: Population | npt.ArrayLike) -> FloatArray:
-        """One number for each individual."""
+        """Return one number for each individual."""
         return self._outputs(X)[:, 0]
 
 
 def _individuals(
     estimator: Any, X: Any, y: Any, sample_weight: Any
 ) -> tuple[FloatArray, npt.NDArray[Any], FloatArray, Population | None]:
-    """Rows, outcomes and weights, checked; of a whole population the training split."""
+    """Return rows, outcomes and weights, checked; of a whole population the training split."""
     if not isinstance(X, Population):
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
@@ -366,7 +366,7 @@ def _first_sentence(error: ValueError) -> str:
 
 
 def _not_finite(x: Any) -> str:
-    """Where a table has its first cell that is not finite, if it has one."""
+    """Return the place of a table's first cell that is not finite, if it has one."""
     try:
         places = np.argwhere(~np.isfinite(numbers("X", x, "a table")))
     except IsonomyError:
@@ -375,7 +375,7 @@ def _not_finite(x: Any) -> str:
 
 
 def _reads(method: Method, metric: Metric, width: int, people: Population | None) -> IntArray:
-    """The coordinates that the network reads: those the model sees, without protected ones for ``ftu``."""
+    """Return the coordinates that the network reads: those the model sees, without protected ones for ``ftu``."""
     seen = np.ones(width, dtype=bool) if people is None else people.schema.seen_coordinates.copy()
     if method == "ftu":
         seen &= ~(metric.free if people is None else people.schema.protected_coordinates)

@@ -43,15 +43,15 @@ class Frontier:
 
     @property
     def pareto(self) -> pd.DataFrame:
-        """The undominated models, by upper."""
+        """Return the undominated models, by upper."""
         return self.table[self.table["pareto"]].sort_values("upper")
 
     def best(self, epsilon: float) -> FairClassifier:
-        """The most accurate model whose certified violation is at most epsilon, of those that have not collapsed."""
+        """Return the most accurate model that is certified at epsilon and has not collapsed."""
         return self.models[self.place(epsilon)]
 
     def place(self, epsilon: float) -> int:
-        """The row of :meth:`best`."""
+        """Return the row of :meth:`best`."""
         alive = self.table[~self.table["collapsed"]]
         certified = alive[alive["upper"] <= epsilon]
         if len(certified):  # of equally accurate ones the fairest, never one that another of them dominates
@@ -106,9 +106,9 @@ def frontier(
         trained.set_params(alpha=alpha).fit(people)
         models.append(trained)
         upper = (measure or shifted)(trained, held_out)
-        lost = collapse(trained.network_, held_out.x, held_out.y, held_out.weights, label=held_out.schema.label)
-        found = {"upper": upper, "collapsed": trained.collapsed_ or bool(lost)}
-        rows.append({"alpha": alpha, **scores(trained.network_, held_out), **found})
+        why = collapse(trained.network_, held_out.x, held_out.y, held_out.weights, label=held_out.schema.label)
+        verdict = {"upper": upper, "collapsed": trained.collapsed_ or bool(why)}
+        rows.append({"alpha": alpha, **scores(trained.network_, held_out), **verdict})
     table = pd.DataFrame(rows)
     alive = ~table["collapsed"].to_numpy(dtype=bool)
     table["pareto"] = False
@@ -118,7 +118,7 @@ def frontier(
 
 
 def shifted(model: FairClassifier, people: Population) -> float:
-    """The certified mean violation of every population within the model's gamma."""
+    """Return the certified mean violation of every population within the model's gamma."""
     return model.certify(people, attack=False).upper
 
 

@@ -46,10 +46,10 @@ from isonomy_verify.arithmetic import dual_order
 
 IntArray = NDArray[np.int64]
 
-_NOTHING = 1e-9
+_RELATIVE_ZERO = 1e-9
 """Relative size below which a direction counts as free, or as not read."""
 
-_MOST = 0.8
+_DENSE_SHARE = 0.8
 """The share of rows from which on picking them costs more than it saves."""
 
 _NARROW = 16
@@ -60,7 +60,7 @@ Layers = Sequence[tuple[Tensor, Tensor]]
 
 
 def run(layers: Layers, x: Tensor) -> list[Tensor]:
-    """The pre-activations of every layer at individuals (n, read); the last are the raw outputs."""
+    """Return the pre-activations of every layer at individuals (n, read); the last are the raw outputs."""
     values: list[Tensor] = []
     for weight, bias in layers:
         values.append(functional.linear(values[-1].relu() if values else x, weight, bias))
@@ -74,7 +74,7 @@ class Head:
     classes: int
 
     def margin_rows(self) -> Tensor | None:
-        """The matrix that turns raw outputs into the differences ``z_j − z_c`` that decide; None for numbers."""
+        """Return the matrix that turns raw outputs into the differences ``z_j − z_c`` that decide; None for numbers."""
         k = self.classes
         if k == 0:
             return None
@@ -82,7 +82,7 @@ class Head:
         return torch.stack([ones[j] - ones[c] for c in range(1 if k == 2 else k) for j in range(k) if j != c])
 
     def gap(self, margin: Tensor, spread: Tensor, apart: Tensor) -> Tensor:
-        """The largest change (n,) when margins are within ``spread`` of ``margin`` and differ by at most ``apart``."""
+        """Bound the change (n,) when margins are within ``spread`` of ``margin`` and differ by at most ``apart``."""
         if self.classes == 0:
             return apart.amax(1)
         if self.classes > 2:
@@ -94,7 +94,7 @@ class Head:
         return (torch.sigmoid(away + half) - torch.sigmoid(away - half)).amax(1)
 
     def width(self, middle: Tensor, radius: Tensor) -> Tensor:
-        """The width (n,) of the range of each probability, as the paper has it."""
+        """Return the width (n,) of the range of each probability, as the paper has it."""
         if self.classes == 0:
             return (2 * radius).amax(1)
         low, high = middle - radius, middle + radius
@@ -116,7 +116,7 @@ class DifferenceBounds:
         shifts: Reach,
         one_of_several: bool = False,
     ) -> None:
-        """``one_of_several``: each individual will count at one radius only, so that most rows have no gradient."""
+        """Prepare bounds; ``one_of_several``: individuals count at one radius only, most rows have no gradient."""
         self.values, self.head, self.one_of_several = values, head, one_of_several
         weights, self.margin = [weight for weight, _ in layers], values[-1]
         if (rows := head.margin_rows()) is not None:  # merged with the last layer
@@ -126,13 +126,13 @@ class DifferenceBounds:
         self.sizes = [weight.abs().T for weight in weights[1:]]  # shared by all radii
 
     def at(self, delta: float, radius: float = 0.0) -> Tensor:
-        """The bound (n,) with the centre anywhere within ``radius``."""
+        """Return the bound (n,) with the centre anywhere within ``radius``."""
         apart: Tensor = delta * self.growing + self.fixed
         spread: Tensor | None = radius * self.shift if radius > 0 else None
         for value, size in zip(self.values[:-1], self.sizes, strict=True):
-            reached = _passed(value, apart if spread is None else spread + apart, apart)
-            multiply = _product if self.one_of_several and size.shape[1] > _NARROW else torch.matmul
-            spread = None if spread is None else multiply(_passed(value, spread, spread), size)
+            reached = _relu_bound(value, apart if spread is None else spread + apart, apart)
+            multiply = _sparse_product if self.one_of_several and size.shape[1] > _NARROW else torch.matmul
+            spread = None if spread is None else multiply(_relu_bound(value, spread, spread), size)
             apart = multiply(reached, size)
         apart = apart.expand_as(self.margin)
         spread = torch.zeros_like(apart) if spread is None else spread.expand_as(apart)
@@ -140,7 +140,7 @@ class DifferenceBounds:
 
 
 def paper_gap(layers: Layers, x: Tensor, head: Head, box: Reach, radius: float) -> Tensor:
-    """The paper's bound (n,): intervals from the box around the similar set on, and the whole width at the end."""
+    """Return the paper's bound (n,): intervals from the box around the similar set on, the whole width at the end."""
     rows = head.margin_rows()
     middle, spread = x, box.over(torch.eye(x.shape[1]), radius).expand_as(x)
     for index, (weight, bias) in enumerate(layers):
@@ -153,7 +153,7 @@ def paper_gap(layers: Layers, x: Tensor, head: Head, box: Reach, radius: float) 
     return head.width(middle, spread)
 
 
-class _Passed(torch.autograd.Function):
+class _ReluBound(torch.autograd.Function):
     """``min(relu(c + s), b)``, with one stored tensor and few passes over memory in either direction."""
 
     @staticmethod
@@ -178,7 +178,7 @@ class _Passed(torch.autograd.Function):
         return to_value, to_reach, _summed(alive.sub_(to_value), most_shape)
 
 
-class _Product(torch.autograd.Function):
+class _SparseProduct(torch.autograd.Function):
     """``a @ b``, backward through the rows that matter: the dual counts each individual at one radius only."""
 
     @staticmethod
@@ -191,20 +191,20 @@ class _Product(torch.autograd.Function):
         (gradient,) = gradients
         a, b = context.saved_tensors
         rows = gradient.any(1).nonzero()[:, 0]
-        if len(rows) > _MOST * len(gradient):
+        if len(rows) > _DENSE_SHARE * len(gradient):
             return gradient @ b.T, a.T @ gradient
         gradient = gradient[rows]
         return torch.zeros_like(a).index_copy_(0, rows, gradient @ b.T), a[rows].T @ gradient
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
-    product: Tensor = _Product.apply(a, b)  # type: ignore[no-untyped-call]
+def _sparse_product(a: Tensor, b: Tensor) -> Tensor:
+    product: Tensor = _SparseProduct.apply(a, b)  # type: ignore[no-untyped-call]
     return product
 
 
-def _passed(value: Tensor, reach: Tensor, most: Tensor) -> Tensor:
-    passed: Tensor = _Passed.apply(value, reach, most)  # type: ignore[no-untyped-call]
-    return passed
+def _relu_bound(value: Tensor, reach: Tensor, most: Tensor) -> Tensor:
+    bound: Tensor = _ReluBound.apply(value, reach, most)  # type: ignore[no-untyped-call]
+    return bound
 
 
 def _summed(gradient: Tensor, shape: torch.Size) -> Tensor:
@@ -231,12 +231,12 @@ class Reach:
     blocks: tuple[tuple[int, int], ...] = ()
 
     def growing(self, weight: Tensor) -> Tensor:
-        """The part that is multiplied by the radius, one number for each row of ``weight`` (out, read)."""
+        """Return the part that is multiplied by the radius, one number for each row of ``weight`` (out, read)."""
         along: Tensor = torch.linalg.vector_norm(weight @ self.ball, self.order, dim=1)
         return along + weight.abs() @ self.tolerance
 
     def fixed(self, weight: Tensor) -> Tensor:
-        """The part that is there at any radius; 0 when nothing is free."""
+        """Return the part that is there at any radius; 0 when nothing is free."""
         turned = weight @ self.free
         total = turned.abs() @ self.extent
         for start, stop in self.blocks:
@@ -245,21 +245,21 @@ class Reach:
         return total
 
     def unlimited(self) -> Tensor:
-        """An orthonormal basis (read, k) of the directions in which the domain alone limits a move."""
+        """Return an orthonormal basis (read, k) of the directions in which the domain alone limits a move."""
         reached = self.extent > 0
         for start, stop in self.blocks:
             reached[start:stop] = True
         basis, sizes, _ = torch.linalg.svd(self.free[:, reached], full_matrices=False)
-        kept: Tensor = basis[:, sizes > _NOTHING**0.5]
-        return kept
+        directions: Tensor = basis[:, sizes > _RELATIVE_ZERO**0.5]
+        return directions
 
     def over(self, weight: Tensor, radius: float) -> Tensor:
-        """Both parts together."""
+        """Return the sum of both parts at a radius."""
         return radius * self.growing(weight) + self.fixed(weight)
 
 
 def similar_reach(metric: Metric, domain: Domain, reads: IntArray, x: FloatArray, delta: float) -> Reach:
-    """The reach of the similar sets; tolerances of single coordinates are measured around individuals ``x``."""
+    """Return the reach of the similar sets; tolerances of single coordinates are measured around individuals ``x``."""
     if len(metric.gauge()[0]):
         root, order = metric.gauge()
         return _of_root(root, order, domain, reads, _moving(root, domain, delta))
@@ -273,19 +273,19 @@ def similar_reach(metric: Metric, domain: Domain, reads: IntArray, x: FloatArray
 
 
 def shift_reach(ground: Ground, domain: Domain, reads: IntArray) -> Reach:
-    """The reach of a shift: the ball of the ground cost."""
+    """Return the reach of a shift: the ball of the ground cost."""
     root, order = ground_root(ground_metric(ground, domain.width))
     return _of_root(root, order, domain, reads, np.ones(domain.width, dtype=bool))
 
 
 def boxed(exact: Reach) -> Reach:
-    """The box around the similar set, through which the paper's bounds go."""
+    """Return the box around the similar set, through which the paper's bounds go."""
     eye = torch.eye(len(exact.ball))
     return Reach(torch.zeros(len(eye), 0), 2.0, exact.growing(eye), eye, exact.fixed(eye))
 
 
 def _moving(root: FloatArray, domain: Domain, delta: float) -> NDArray[np.bool_]:
-    """The coordinates in which similar individuals may differ.
+    """Return the coordinates in which similar individuals may differ.
 
     Where a category is whole (realizable domain), a one-hot block or flag stays as it is unless some change of it is
     within ``delta``, given the best change of the numbers and of the blocks that can change already. Blocks that could
@@ -295,10 +295,10 @@ def _moving(root: FloatArray, domain: Domain, delta: float) -> NDArray[np.bool_]
     moving = domain.numeric & ~domain.immutable
     if domain.kind != "realizable":
         return ~domain.immutable
-    still = [block for block in domain.blocks if not domain.immutable[slice(*block)].any()]
-    for _ in range(len(still)):
+    unchanged = [block for block in domain.blocks if not domain.immutable[slice(*block)].any()]
+    for _ in range(len(unchanged)):
         basis = np.linalg.svd(root[:, moving], full_matrices=False)
-        within = basis[0][:, basis[1] > _NOTHING * basis[1].max(initial=0.0)]
+        within = basis[0][:, basis[1] > _RELATIVE_ZERO * basis[1].max(initial=0.0)]
 
         def least(block: tuple[int, int], within: FloatArray = within) -> float:
             columns = root[:, slice(*block)]
@@ -306,30 +306,30 @@ def _moving(root: FloatArray, domain: Domain, delta: float) -> NDArray[np.bool_]
             turned = np.stack(changes or [columns[:, 0]], axis=1)
             return float(np.linalg.norm(turned - within @ (within.T @ turned), axis=0).min())
 
-        changing = [block for block in still if least(block) <= delta + _NOTHING]
+        changing = [block for block in unchanged if least(block) <= delta + _RELATIVE_ZERO]
         if not changing:
             break
         for block in changing:
             moving[slice(*block)] = True
-            still.remove(block)
+            unchanged.remove(block)
     return moving
 
 
 def _of_root(root: FloatArray, order: float, domain: Domain, reads: IntArray, moving: NDArray[np.bool_]) -> Reach:
     left, values, right = np.linalg.svd(root[:, moving], full_matrices=True)
-    rank = int((values > _NOTHING * values.max(initial=0.0)).sum())
+    rank = int((values > _RELATIVE_ZERO * values.max(initial=0.0)).sum())
     inverse = (right[:rank].T / values[:rank]) @ left[:, :rank].T  # (moving, r)
     basis = right[rank:]  # free directions, orthonormal rows
     read = np.eye(domain.width)[reads][:, moving]
     free = np.zeros((len(reads), domain.width))
-    if np.abs(read @ basis.T).max(initial=0.0) > _NOTHING:
+    if np.abs(read @ basis.T).max(initial=0.0) > _RELATIVE_ZERO:
         free[:, moving] = read @ basis.T @ _cheapest(basis, domain, moving).T
     ball = (read - free[:, moving]) @ inverse
     return _assembled(ball, dual_order(order), domain, free, np.zeros(len(reads)))
 
 
 def _cheapest(basis: FloatArray, domain: Domain, moving: NDArray[np.bool_]) -> FloatArray:
-    """``T`` (moving, k) with ``basis @ T = I`` and the least box around each of its columns."""
+    """Return ``T`` (moving, k) with ``basis @ T = I`` and the least box around each of its columns."""
     extent = np.where(domain.numeric, domain.high - domain.low, 1.0)[moving]
     if domain.kind == "unbounded":
         extent = np.full(extent.shape, np.inf)
@@ -337,7 +337,7 @@ def _cheapest(basis: FloatArray, domain: Domain, moving: NDArray[np.bool_]) -> F
     chosen = np.zeros((len(extent), len(basis)))
     for k in range(len(basis)):
         # t = plus - minus, both at least 0: the smallest sum of extent |t| with basis t = e_k.
-        cost = np.concatenate([extent[usable], extent[usable]]) + _NOTHING
+        cost = np.concatenate([extent[usable], extent[usable]]) + _RELATIVE_ZERO
         equal = np.concatenate([basis[:, usable], -basis[:, usable]], axis=1)
         program = linprog(cost, A_eq=equal, b_eq=np.eye(len(basis))[k], method="highs") if usable.any() else None
         if program is None or program.x is None:
@@ -363,9 +363,11 @@ def _assembled(ball: FloatArray, order: float, domain: Domain, free: FloatArray,
             "bounded domain ('relaxed' or 'realizable'), or with method='ftu'."
         )
     most = domain.width if used.any() else 0  # what is not there costs nothing
-    return Reach(single(ball), order, single(tolerance), single(free[:, :most]), single(extent[:most]), blocks)
+    return Reach(
+        as_float32(ball), order, as_float32(tolerance), as_float32(free[:, :most]), as_float32(extent[:most]), blocks
+    )
 
 
-def single(array: FloatArray) -> Tensor:
-    """A copy in float32, as everything is that is trained with."""
+def as_float32(array: FloatArray) -> Tensor:
+    """Copy an array to a tensor in float32, the precision of all training."""
     return torch.from_numpy(np.array(array, dtype=np.float32))

@@ -30,31 +30,31 @@ from isonomy.similarity.ground import ground_metric, ground_root
 from isonomy.similarity.metric import Metric
 from isonomy.training import gaps
 from isonomy.training.config import FURTHEST, ResolvedConfig
-from isonomy.training.gaps import DifferenceBounds, Head, IntArray, Layers, paper_gap, run, single
+from isonomy.training.gaps import DifferenceBounds, Head, IntArray, Layers, as_float32, paper_gap, run
 
 _HALVINGS = 16
-_DEAREST = 1e30  # what a power of a radius is at most, so that float32 has room for it
-_LOOKED_AT = 2048  # individuals around whom tolerances of single coordinates are measured
+_LARGEST_COST = 1e30  # what a power of a radius is at most, so that it fits float32
+_TOLERANCE_ROWS = 2048  # individuals around whom tolerances of single coordinates are measured
 
 
 class Penalty:
     """What a method adds to the loss of a batch: bounds of the violation, prepared for the first layer that is trained.
 
-    The tensors say who counts as similar (``moves``), what shifts cost, and which vectors are somebody.
+    The tensors hold the moves to similar individuals (``moves``), the cost of shifts, and the range of individuals.
     """
 
     def __init__(
         self, config: ResolvedConfig, metric: Metric, domain: Domain, head: Head, reads: IntArray, x: FloatArray
     ) -> None:
-        """For a first layer that reads some coordinates; ``x`` are individuals to measure tolerances around."""
-        exact = gaps.similar_reach(metric, domain, reads, x[:_LOOKED_AT], config.delta)
+        """Prepare a first layer that reads some coordinates; ``x`` are individuals to measure tolerances around."""
+        exact = gaps.similar_reach(metric, domain, reads, x[:_TOLERANCE_ROWS], config.delta)
         root, self.ground_order = ground_root(ground_metric(config.ground, domain.width))
         self.config, self.head = config, head
         self.moves = gaps.boxed(exact) if config.bound == "paper" else exact
         self.shifts = gaps.shift_reach(config.ground, domain, reads)
         self.unlimited = exact.unlimited()  # (read, k) directions in which nothing but the domain limits who is similar
-        self.ground = single(root[:, reads])  # (r, read) root of the ground cost
-        self.low, self.high = single(domain.low[reads]), single(domain.high[reads])  # (read,)
+        self.ground = as_float32(root[:, reads])  # (r, read) root of the ground cost
+        self.low, self.high = as_float32(domain.low[reads]), as_float32(domain.high[reads])  # (read,)
 
     def __call__(
         self,
@@ -66,24 +66,24 @@ class Penalty:
         gamma: float,
         generator: torch.Generator,
     ) -> Tensor:
-        """The penalty of a batch with these pre-activations, before alpha."""
+        """Return the penalty of a batch with these pre-activations, before alpha."""
         config = self.config
         if config.method == "u-dif" and gamma > 0:
             radii = [radius * (gamma / config.gamma) for radius in config.radii]
             return dual(self.profile(layers, x, values, delta, radii), radii, gamma, config.order, weight)
         if config.method == "l-dif" and gamma > 0:
-            moved = self.ascended(layers, x, delta, gamma, generator)
+            moved = self.ascend(layers, x, delta, gamma, generator)
             return (self.local(layers, moved, None, delta) * weight).mean()
         return (self.local(layers, x, values, delta) * weight).mean()
 
     def local(self, layers: Layers, x: Tensor, values: Sequence[Tensor] | None, delta: float) -> Tensor:
-        """The bound of the local violation (n,)."""
+        """Return the bound of the local violation (n,)."""
         return self.profile(layers, x, values, delta, (0.0,))[0]
 
     def profile(
         self, layers: Layers, x: Tensor, values: Sequence[Tensor] | None, delta: float, radii: Sequence[float]
     ) -> list[Tensor]:
-        """The bounds for centres within each radius. The paper's form adds the radius to delta, in the same metric."""
+        """Return the bounds for centres within each radius; the paper's form adds it to delta, in the same metric."""
         if self.config.bound == "paper":
             return [paper_gap(layers, x, self.head, self.moves, delta + radius) for radius in radii]
         values = run(layers, x) if values is None else values
@@ -91,12 +91,12 @@ class Penalty:
         return [bounds.at(delta, radius) for radius in radii]
 
     def cost(self, shift: Tensor) -> Tensor:
-        """What each shift (n, read) costs."""
+        """Return the cost (n,) of shifts (n, read)."""
         cost: Tensor = torch.linalg.vector_norm(shift @ self.ground.T, self.ground_order, dim=1)
         return cost
 
-    def ascended(self, layers: Layers, x: Tensor, delta: float, gamma: float, generator: torch.Generator) -> Tensor:
-        """Individuals moved to where the local violation is larger, within the budget of the batch and the domain.
+    def ascend(self, layers: Layers, x: Tensor, delta: float, gamma: float, generator: torch.Generator) -> Tensor:
+        """Move individuals to where the local violation is larger, within the budget of the batch and the domain.
 
         From a small random start, each step goes along the slope, the further the steeper it is, but at most
         ``FURTHEST`` gamma: what a slope says holds nearby only.
@@ -110,10 +110,10 @@ class Penalty:
             (slope,) = torch.autograd.grad(self.local(frozen, at, None, delta).sum(), at)
             steep = self.cost(slope)
             length = gamma / steps * (steep / steep.mean().clamp(min=1e-12)).clamp(max=FURTHEST)
-            shift = self.within_budget(shift + slope * (length / steep.clamp(min=1e-12))[:, None], gamma)
+            shift = self.scale_to_budget(shift + slope * (length / steep.clamp(min=1e-12))[:, None], gamma)
         return (x + shift).clamp(self.low, self.high)
 
-    def within_budget(self, shift: Tensor, gamma: float) -> Tensor:
+    def scale_to_budget(self, shift: Tensor, gamma: float) -> Tensor:
         """Scale shifts so that ``mean cost^p ≤ γ^p``: for order 1 by the projection on a simplex, which leaves few."""
         cost, order = self.cost(shift), self.config.order
         if order == math.inf:
@@ -130,15 +130,15 @@ class Penalty:
 
 
 def dual(profile: Sequence[Tensor], radii: Sequence[float], gamma: float, order: float, weight: Tensor) -> Tensor:
-    """``min over λ of λ γ^p + Σ π_i max_k [g_i(r_k) − λ r_k^p]``; order ∞ is the mean at the radius γ itself.
+    """Return ``min over λ of λ γ^p + Σ π_i max_k [g_i(r_k) − λ r_k^p]``; order ∞ is the mean at the radius γ itself.
 
     At the best multiplier the slope of the whole is that with the multiplier held still (envelope theorem), so it is
-    found without gradients.
+    computed without gradients.
     """
     bounds = torch.stack(tuple(profile))
     if order == math.inf or gamma == 0:
         return (bounds[-1] * weight).mean()
-    *prices, budget = (min(power(radius, order), _DEAREST) for radius in (*radii, gamma))
+    *prices, budget = (min(power(radius, order), _LARGEST_COST) for radius in (*radii, gamma))
     costs = torch.tensor(prices, dtype=bounds.dtype)
     price = best_multiplier(bounds.detach(), costs, budget, weight)
     highest = (bounds - price * costs[:, None]).amax(0)
@@ -147,11 +147,11 @@ def dual(profile: Sequence[Tensor], radii: Sequence[float], gamma: float, order:
 
 
 def best_multiplier(bounds: Tensor, costs: Tensor, budget: float, weight: Tensor) -> float:
-    """The multiplier at which the preferred costs spend the budget, by halving; ``bounds`` are (radii, n)."""
+    """Return the multiplier at which the preferred costs spend the budget, by halving; ``bounds`` are (radii, n)."""
     # Numpy, since on so few numbers torch spends its time on calls.
     values, prices, share = bounds.numpy(), costs.numpy(), weight.numpy() / len(weight)
     steps = np.diff(prices)
-    dearest = max(steps[steps > 0].min(initial=np.inf), steps.dtype.type(budget))  # nobody pays more than all gains
+    dearest = max(steps[steps > 0].min(initial=np.inf), steps.dtype.type(budget))  # no price exceeds all gains
     low, high = 0.0, max(0.0, float((values[-1] - values[0]).max() / dearest)) + 1e-9 / max(1.0, budget)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -168,7 +168,7 @@ class Adversary:
     """
 
     def __init__(self, config: ResolvedConfig, metric: Metric, domain: Domain, reads: IntArray) -> None:
-        """For a metric: the directions that it resists least are its sensitive subspace."""
+        """Take the directions that a metric resists least as its sensitive subspace."""
         root = metric.gauge()[0]
         if metric.boxed:
             right = "one with a root, such as SensitiveSubspace, for 'sensr'"
@@ -178,14 +178,14 @@ class Adversary:
         limit = (1 - 1e-6 if metric.kind == "sensitive-subspace" else 1e-9) * values.max()
         subspace = right_vectors[(values < limit) | (values == 0)][:, reads]
         _, sizes, rows = np.linalg.svd(subspace, full_matrices=False)
-        self.subspace = single(rows[sizes > 1e-9])  # (k, read) orthonormal sensitive directions
-        self.root = single(root[:, reads])  # (r, read) of the metric
-        self.low, self.high = single(domain.low[reads]), single(domain.high[reads])
+        self.subspace = as_float32(rows[sizes > 1e-9])  # (k, read) orthonormal sensitive directions
+        self.root = as_float32(root[:, reads])  # (r, read) of the metric
+        self.low, self.high = as_float32(domain.low[reads]), as_float32(domain.high[reads])
         self.budget = max(config.delta, config.gamma) ** 2
         self.steps, self.rate, self.multiplier = config.ascent_steps, 0.1, 2.0
 
     def __call__(self, layers: Layers, x: Tensor, y: Tensor, head: Head) -> Tensor:
-        """Adversarial individuals for a batch."""
+        """Return the adversarial individuals of a batch."""
         frozen = [(weight.detach(), bias.detach()) for weight, bias in layers]
 
         def loss(at: Tensor) -> Tensor:
@@ -196,16 +196,16 @@ class Adversary:
 
         within = torch.zeros(len(x), len(self.subspace))
         for _ in range(self.steps if len(self.subspace) else 0):
-            within = self._climbed(within, lambda part: loss(x + part @ self.subspace))
+            within = self._climb(within, lambda part: loss(x + part @ self.subspace))
         moved = (x + within @ self.subspace).clamp(self.low, self.high)
         for _ in range(self.steps):
-            moved = self._climbed(moved, penalised).clamp(self.low, self.high)
+            moved = self._climb(moved, penalised).clamp(self.low, self.high)
         spent = float(((moved - x) @ self.root.T).square().sum(1).mean())
         self.multiplier = max(0.0, self.multiplier - (self.budget - spent))
         return moved
 
-    def _climbed(self, part: Tensor, gain: Callable[[Tensor], Tensor]) -> Tensor:
-        """One step of a fixed length along the slope of a gain."""
+    def _climb(self, part: Tensor, gain: Callable[[Tensor], Tensor]) -> Tensor:
+        """Take one step of a fixed length along the slope of a gain."""
         part = part.detach().requires_grad_()
         (slope,) = torch.autograd.grad(gain(part), part)
         length = torch.linalg.vector_norm(slope, dim=1, keepdim=True).clamp(min=1e-12)
@@ -214,7 +214,7 @@ class Adversary:
 
 
 def errors(outputs: Tensor, y: Tensor, head: Head) -> Tensor:
-    """Cross-entropy, or the squared error of a regression, for each individual."""
+    """Return the cross-entropy, or the squared error of a regression, of each individual."""
     if head.classes:
         return functional.cross_entropy(outputs, y, reduction="none")
     return (outputs[:, 0] - y).square()

@@ -22,7 +22,7 @@ from isonomy.errors import NetworkError
 from isonomy.files import atomic
 from isonomy.networks import Head as NetworkHead
 from isonomy.networks import Network
-from isonomy.training.gaps import IntArray, run, single
+from isonomy.training.gaps import IntArray, as_float32, run
 from isonomy_verify.network import normal_form
 
 _OPSET = 17
@@ -42,10 +42,10 @@ class Perceptron:
     width: int  # coordinates of an individual, read or not
 
     @classmethod
-    def fresh(
+    def random(
         cls, reads: IntArray, width: int, hidden: Sequence[int], outputs: int, generator: torch.Generator
     ) -> Perceptron:
-        """Uniform weights within ``1/sqrt(inputs)``, as ``torch.nn.Linear`` has them."""
+        """Draw uniform weights within ``1/sqrt(inputs)``, as ``torch.nn.Linear`` does."""
         sizes = [len(reads), *hidden, outputs]
         layers = []
         for inputs, units in pairwise(sizes):
@@ -56,13 +56,13 @@ class Perceptron:
         return cls(tuple(layers), reads, width)
 
     @classmethod
-    def of_network(cls, network: Network) -> Perceptron:
-        """The layers of a network that is a chain of affine layers with ReLU between them.
+    def from_network(cls, network: Network) -> Perceptron:
+        """Return the layers of a network that is a chain of affine layers with ReLU between them.
 
         It reads the coordinates that have a weight at all, so that it never begins to read another. A single sigmoid
         becomes the softmax of 0 and its raw output, which is the same.
         """
-        layers = [(single(weight), single(bias)) for weight, bias in affine_layers(network)]
+        layers = [(as_float32(weight), as_float32(bias)) for weight, bias in affine_layers(network)]
         if network.head == "sigmoid":
             weight, bias = layers[-1]
             layers[-1] = torch.cat([torch.zeros_like(weight), weight]), torch.cat([torch.zeros_like(bias), bias])
@@ -72,18 +72,18 @@ class Perceptron:
 
     @property
     def parameters(self) -> list[Tensor]:
-        """All tensors that are trained, in a fixed order."""
+        """Return all tensors that are trained, in a fixed order."""
         return [tensor for layer in self.layers for tensor in layer]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Raw outputs at individuals (n, read)."""
+        """Return raw outputs at individuals (n, read)."""
         return run(self.layers, x)[-1]
 
-    def blinded(self, directions: Tensor, at: Tensor | None = None, share: float = 1.0) -> None:
+    def remove_directions(self, directions: Tensor, at: Tensor | None = None, share: float = 1.0) -> None:
         """Take orthonormal directions (read, k) out of the first layer, so that moves along them change nothing.
 
-        Everybody is then taken for somebody who stands where ``at`` (read,) does along these directions, or with a
-        ``share`` below 1 for somebody that much nearer to it.
+        Every individual is then replaced by one at the place of ``at`` (read,) along these directions, or with a
+        ``share`` below 1 by one that much nearer to it.
         """
         weight, bias = self.layers[0]
         with torch.no_grad():
@@ -93,7 +93,7 @@ class Perceptron:
                 bias += along @ at
 
     def copy_state(self) -> list[Tensor]:
-        """The present values of all parameters."""
+        """Return the present values of all parameters."""
         return [tensor.detach().clone() for tensor in self.parameters]
 
     def load_state(self, state: Sequence[Tensor]) -> None:
@@ -103,7 +103,7 @@ class Perceptron:
                 tensor.copy_(value)
 
     def network(self, head: NetworkHead, name: str, origin: float = 0.0, unit: float = 1.0) -> Network:
-        """What is judged: it reads all coordinates, with zero weights for those that training left out.
+        """Return the network, which reads all coordinates, with zero weights for those not trained on.
 
         Raw outputs are ``origin + unit`` times those of the layers. Weights are float32 numbers, so that a float32
         file holds exactly this network.
@@ -120,8 +120,8 @@ class Perceptron:
 
 
 def affine_layers(network: Network) -> list[tuple[FloatArray, FloatArray]]:
-    """Weights and biases of a network that is a chain of affine layers with ReLU between them, once what is affine is
-    merged."""
+    """Return weights and biases of a network that is a chain of affine layers with ReLU between them, once what is
+    affine is merged."""
     layers = normal_form(nodes_of(network.graph)).layers
     for number, layer in enumerate(layers):
         bends = layer.activation is not None and layer.activation.kind != "relu"

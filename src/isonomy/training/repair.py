@@ -38,7 +38,7 @@ from isonomy.similarity import Counterparts, Metric
 from isonomy.similarity.ground import Ground
 from isonomy.training.collapse import CollapsedModelWarning, answers, class_names, collapse
 from isonomy.training.config import ResolvedConfig, TrainingConfig
-from isonomy.training.gaps import Head, single
+from isonomy.training.gaps import Head, as_float32
 from isonomy.training.penalties import Penalty
 from isonomy.training.perceptron import Perceptron
 from isonomy.training.trainer import Trainer, TrainingSet
@@ -57,7 +57,7 @@ class Repair:
     receive. ``before`` and ``after`` are the :func:`isonomy.fairness.scores` of the original and of this network where
     these rows have labels, and ``blind`` those of a regression, fitted on the training rows, that reads nothing
     protected. ``reached`` says whether the certificate is at most epsilon and the network still decides; otherwise this
-    is the fairest network found that does, and ``reason`` says what was missed. A network that tells nothing of the
+    is the fairest such network, and ``reason`` says what was missed. A network that tells nothing of the
     original decisions any more has collapsed (:func:`isonomy.training.collapse.collapse`): ``collapse`` says how this
     one has, which happens only to one that decided nothing to begin with, and ``lost`` how those have that were
     certified at epsilon. ``repair`` warns of both.
@@ -77,22 +77,22 @@ class Repair:
 
     @property
     def certified(self) -> bool:
-        """Whether no population within gamma has a mean violation above epsilon, whatever the network."""
+        """Say whether no population within gamma has a mean violation above epsilon, whatever the network."""
         return self.certificate.upper <= self.epsilon
 
     @property
     def collapsed(self) -> bool:
-        """Whether this network decides nothing."""
+        """Say whether this network decides nothing."""
         return bool(self.collapse)
 
     @property
     def reached(self) -> bool:
-        """Whether the certified mean violation is at most epsilon, of a network that decides."""
+        """Say whether the certified mean violation is at most epsilon, of a network that decides."""
         return self.certified and not self.collapsed
 
     @property
     def reason(self) -> str:
-        """Why epsilon was not reached, in a sentence."""
+        """Return why epsilon was not reached, in a sentence."""
         if self.reached:
             return ""
         if self.collapsed:
@@ -155,43 +155,43 @@ def repair(
     head = _head(network)
     similarity = Counterparts.of(people.schema) if metric is None else metric
     shift = checked_shift(0.0, gamma, order, ground)
-    perceptron, original = Perceptron.of_network(network), Perceptron.of_network(network)
-    still = (0.0, 0.0)
+    perceptron, original = Perceptron.from_network(network), Perceptron.from_network(network)
+    no_ramp = (0.0, 0.0)
     given = TrainingConfig(
         "u-dif" if gamma else "f-ibp", delta, gamma, alpha, order=order, ground=ground, keep=0.0, epochs=epochs,
-        batch_size=batch_size, learning_rate=learning_rate, alpha_ramp=still, delta_ramp=still, gamma_ramp=still,
+        batch_size=batch_size, learning_rate=learning_rate, alpha_ramp=no_ramp, delta_ramp=no_ramp, gamma_ramp=no_ramp,
     )  # fmt: skip
     config = ResolvedConfig.of(given, similarity, len(train), random_state)
     penalty = Penalty(config, similarity, train.domain, head, perceptron.reads, train.x)
-    learned, weights = _filled(train, random_state)
-    x = single(learned[:, perceptron.reads])
-    labels = torch.zeros(len(x), dtype=torch.int64 if head.classes else torch.float32)  # nobody looks at them
-    table = TrainingSet(x, labels, single(weights / weights.mean()))
+    learned, weights = _with_mixtures(train, random_state)
+    x = as_float32(learned[:, perceptron.reads])
+    labels = torch.zeros(len(x), dtype=torch.int64 if head.classes else torch.float32)  # not read
+    table = TrainingSet(x, labels, as_float32(weights / weights.mean()))
     generator = torch.Generator().manual_seed(random_state)
 
     def drift(rows: Tensor, outputs: Tensor) -> Tensor:
-        """How far outputs are from the original ones."""
+        """Return the distance of outputs from the original ones."""
         with torch.no_grad():
-            kept = original(rows)
+            target = original(rows)
         if not head.classes:
-            return (outputs - kept).square().mean()
-        return functional.kl_div(outputs.log_softmax(1), kept.log_softmax(1), log_target=True, reduction="batchmean")
+            return (outputs - target).square().mean()
+        return functional.kl_div(outputs.log_softmax(1), target.log_softmax(1), log_target=True, reduction="batchmean")
 
     learners = train.sample(_ROWS)
 
-    def proved(candidate: Network, improved: int = 4) -> Certificate:
-        asked = candidate, judged, similarity, config.delta, shift
-        return certify(*asked, tier=tier, attack=False, rounds=improved, progress=None)
+    def certificate_of(candidate: Network, improved: int = 4) -> Certificate:
+        arguments = candidate, judged, similarity, config.delta, shift
+        return certify(*arguments, tier=tier, attack=False, rounds=improved, progress=None)
 
     def result(candidate: Network, strength: float) -> Repair:
-        certificate = proved(candidate, 1)
+        certificate = certificate_of(candidate, 1)
         if certificate.local.mean_upper <= epsilon:  # else no more work can settle it
-            certificate = proved(candidate)
+            certificate = certificate_of(candidate)
         changes, lost = _changes(network, candidate, judged), _collapse(network, candidate, judged, learners)
         return Repair(candidate, certificate, epsilon, *changes, strength, lost)
 
-    def tried(best: Repair, strength: float) -> Repair:
-        """The present weights, when they are fairer and still decide."""
+    def better_of(best: Repair, strength: float) -> Repair:
+        """Return the repair of the present weights, when they are fairer and decide, else the best so far."""
         now = result(perceptron.network(network.head, f"{network.name}, repaired"), strength)
         if now.collapsed and not best.collapsed:
             return replace(best, lost=now.collapse if now.certified else best.lost)
@@ -203,18 +203,18 @@ def repair(
         for share in _SHARES if penalty.unlimited.shape[1] else ():
             if not best.reached:
                 perceptron.load_state(original.copy_state())
-                perceptron.blinded(penalty.unlimited, x.mean(0), share)
-                best = tried(best, 0.0)
+                perceptron.remove_directions(penalty.unlimited, x.mean(0), share)
+                best = better_of(best, 0.0)
         blind, best = best.lost, replace(best, lost="")
         for step in range(rounds):
             if best.certified or best.lost:  # alpha only grows: a network that has collapsed does not come back
                 break
             strength = alpha * growth**step
             Trainer(perceptron, replace(config, alpha=strength), penalty, generator, objective=drift).fit(table)
-            best = tried(best, strength)
+            best = better_of(best, strength)
             tick(step + 1, rounds)
     best = replace(
-        best, lost=best.lost or blind, certificate=best.certificate if best.certified else proved(best.network),
+        best, lost=best.lost or blind, certificate=best.certificate if best.certified else certificate_of(best.network),
         before=scores(network, judged), after=scores(best.network, judged), blind=blind_scores(train, judged),
     )  # fmt: skip
     if not best.reached and (best.collapsed or best.lost):
@@ -224,7 +224,7 @@ def repair(
 
 
 def _changes(before: Network, after: Network, judged: Population) -> tuple[float, float]:
-    """The share of people who keep their decision, and the mean largest change of what they receive."""
+    """Return the share of people who keep their decision, and the mean largest change of what they receive."""
     old, new = before(judged.x), after(judged.x)
     label, numbers = judged.schema.label, before.head == "regression"
     label = label if label is not None and len(label.classes) == (0 if numbers else old.shape[1]) else None
@@ -234,7 +234,7 @@ def _changes(before: Network, after: Network, judged: Population) -> tuple[float
 
 
 def _collapse(before: Network, after: Network, judged: Population, learned: Population) -> str:
-    """How a network has collapsed: it should give what the original does, or the labels where that is a constant."""
+    """Say how a network has collapsed from the original's answers, or from the labels where those are constant."""
     label = judged.schema.label
     names = class_names(label)
     for people in (judged, learned):
@@ -245,8 +245,8 @@ def _collapse(before: Network, after: Network, judged: Population, learned: Popu
     return collapse(after, learned.x, learned.y, learned.weights, names, label)
 
 
-def _filled(train: Population, seed: int) -> tuple[FloatArray, FloatArray]:
-    """Individuals and weights, of a small table with mixtures of two people, drawn by weight, beside them."""
+def _with_mixtures(train: Population, seed: int) -> tuple[FloatArray, FloatArray]:
+    """Return individuals and weights; a small table is filled up with mixtures of two people, drawn by weight."""
     missing = max(0, _ROWS - len(train))
     rng = np.random.default_rng(seed)
     one, other = rng.choice(len(train), size=(2, missing), p=train.weights / train.weights.sum())

@@ -28,7 +28,7 @@ from isonomy.population import Domain
 from isonomy.progress import Progress
 from isonomy.similarity.metric import Metric
 from isonomy.training.config import ResolvedConfig
-from isonomy.training.gaps import Head, IntArray, run, single
+from isonomy.training.gaps import Head, IntArray, as_float32, run
 from isonomy.training.penalties import Adversary, Penalty, errors
 from isonomy.training.perceptron import Perceptron
 
@@ -48,7 +48,7 @@ RATES = tuple(np.linspace(5e-4, 1e-2, 20).tolist())
 """The grid of the learning-rate search: 20 evenly spaced values, as the paper has it."""
 
 _FORMAT = "isonomy training 2"
-_NOTHING = 1e-12
+_SMALLEST_ERROR = 1e-12
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class TrainingSet:
     def __len__(self) -> int:
         return len(self.x)
 
-    def taken(self, order: Tensor) -> TrainingSet:
-        """The rows in another order."""
+    def reordered(self, order: Tensor) -> TrainingSet:
+        """Return the rows in another order."""
         return TrainingSet(self.x[order], self.y[order], self.weight[order])
 
 
@@ -83,34 +83,34 @@ class TrainingData:
 def train(
     config: ResolvedConfig, task: TrainingData, tick: Progress | None = None, on_epoch: OnEpoch | None = None
 ) -> tuple[Perceptron, list[Record], float]:
-    """Train; a learning rate to be searched is the best of a grid on held-out rows."""
+    """Train a perceptron; a learning rate to be searched is the best of a grid on held-out rows."""
     if config.learning_rate == "search":
         scores = np.full(len(RATES), -math.inf)  # held-out accuracy, or minus the squared error
         for index, rate in enumerate(RATES):
             validation = config.validation or 0.1
             trial = replace(config, learning_rate=rate, patience=None, validation=validation, checkpoint=None)
             with suppress(NotANumberError):  # a training that breaks off scores worst
-                last = _trained(trial, task)[1][-1]
+                last = _train_once(trial, task)[1][-1]
                 scores[index] = last.get("validation_accuracy", -last.get("validation_error", math.inf))
             if tick is not None:
                 tick(index, len(RATES) + 1)
         config = replace(config, learning_rate=RATES[int(np.argmax(scores))])
-    return *_trained(config, task, tick, on_epoch), float(config.learning_rate)
+    return *_train_once(config, task, tick, on_epoch), float(config.learning_rate)
 
 
-def _trained(
+def _train_once(
     config: ResolvedConfig, task: TrainingData, tick: Progress | None = None, on_epoch: OnEpoch | None = None
 ) -> tuple[Perceptron, list[Record]]:
     generator = torch.Generator().manual_seed(config.random_state)
     y = torch.from_numpy(np.array(task.y)).to(torch.int64 if task.head.classes else torch.float32)
-    everybody = TrainingSet(single(task.x[:, task.reads]), y, single(task.weight / task.weight.mean()))
-    table, held_out = split(everybody, config.validation, task.head, generator)
-    perceptron = Perceptron.fresh(task.reads, task.x.shape[1], config.hidden, task.head.classes or 1, generator)
+    rows = TrainingSet(as_float32(task.x[:, task.reads]), y, as_float32(task.weight / task.weight.mean()))
+    table, held_out = split(rows, config.validation, task.head, generator)
+    perceptron = Perceptron.random(task.reads, task.x.shape[1], config.hidden, task.head.classes or 1, generator)
     penalty = Penalty(config, task.metric, task.domain, task.head, task.reads, task.x)
     adversary = None
     if config.penalised:
         # A network that starts out reading what similar people differ in freely has a bound near 1, which is flat.
-        perceptron.blinded(penalty.unlimited)
+        perceptron.remove_directions(penalty.unlimited)
     if config.method == "sensr":
         adversary = Adversary(config, task.metric, task.domain, task.reads)
     return perceptron, Trainer(perceptron, config, penalty, generator, adversary).fit(table, held_out, tick, on_epoch)
@@ -125,15 +125,15 @@ def split(
     order = torch.randperm(len(table), generator=generator)
     groups = [order[table.y[order] == c] for c in range(head.classes)] if head.classes else [order]
     away = torch.cat([group[: math.floor(share * len(group))] for group in groups])
-    kept = torch.cat([group[math.floor(share * len(group)) :] for group in groups])
-    parts = [table.taken(rows.sort().values) for rows in (kept, away)]
+    learned_rows = torch.cat([group[math.floor(share * len(group)) :] for group in groups])
+    parts = [table.reordered(rows.sort().values) for rows in (learned_rows, away)]
     if not all(float(part.weight.sum()) > 0 for part in parts):
         return table, None
     learned, aside = (TrainingSet(part.x, part.y, part.weight / part.weight.mean()) for part in parts)
     return learned, aside
 
 
-def kept(history: Sequence[Record]) -> Record:
+def best_record(history: Sequence[Record]) -> Record:
     """Return the record of the epoch whose weights are kept: the first best one of those set aside, else the last."""
     if "validation_objective" not in history[-1]:
         return history[-1]
@@ -141,16 +141,16 @@ def kept(history: Sequence[Record]) -> Record:
 
 
 def constant_error(table: TrainingSet, head: Head) -> float:
-    """The error of the best constant: the entropy of the classes, or the variance of the outcomes."""
+    """Return the error of the best constant: the entropy of the classes, or the variance of the outcomes."""
     if not head.classes:
         mean = (table.weight * table.y).sum() / table.weight.sum()
-        return max(float((table.weight * (table.y - mean).square()).mean()), _NOTHING)
+        return max(float((table.weight * (table.y - mean).square()).mean()), _SMALLEST_ERROR)
     shares = torch.zeros(head.classes).index_add_(0, table.y, table.weight) / table.weight.sum()
-    return max(float(torch.special.entr(shares).sum()), _NOTHING)
+    return max(float(torch.special.entr(shares).sum()), _SMALLEST_ERROR)
 
 
-def cooled(progress: float) -> float:
-    """The factor of the learning rate: full for the first half of the training, then falling to a fiftieth."""
+def rate_factor(progress: float) -> float:
+    """Return the factor of the learning rate: full for the first half of the training, then falling to a fiftieth."""
     return 1.0 if progress < 0.5 else max(0.02, 2 * (1 - progress))
 
 
@@ -199,10 +199,10 @@ class Trainer:
         if checkpoint is not None and (state := load_state(checkpoint, fingerprint)) is not None:
             self._restore(state)
         constant = constant_error(table, self.head)
-        while len(self.history) < self.epochs and not self._stale():
+        while len(self.history) < self.epochs and not self._out_of_patience():
             record = self._epoch(table, constant)
             if held_out is not None:
-                record.update(self._judged(held_out))
+                record.update(self._validation_record(held_out))
             self.history.append(record)
             if held_out is not None:
                 score = record["validation_objective"]
@@ -220,14 +220,14 @@ class Trainer:
 
     def _epoch(self, table: TrainingSet, constant: float) -> Record:
         config, layers, started = self.config, self.perceptron.layers, time.perf_counter()
-        table = table.taken(torch.randperm(len(table), generator=self.generator))
+        table = table.reordered(torch.randperm(len(table), generator=self.generator))
         done, count = len(self.history), math.ceil(len(table) / config.batch_size)
         seen = torch.zeros(count, 5)  # rows, error, penalty, hits, share of alpha withheld
         given = torch.zeros(self.head.classes, dtype=torch.bool)
         for batch in range(count):
             epoch = done + batch / count
-            self.optimiser.param_groups[0]["lr"] = self.rate * cooled(epoch / self.epochs)
-            alpha, delta, gamma = config.reached(epoch)
+            self.optimiser.param_groups[0]["lr"] = self.rate * rate_factor(epoch / self.epochs)
+            alpha, delta, gamma = config.values_at(epoch)
             rows = slice(batch * config.batch_size, (batch + 1) * config.batch_size)
             x, y, weight = table.x[rows], table.y[rows], table.weight[rows]
             if self.adversary is not None:
@@ -250,7 +250,7 @@ class Trainer:
                 given[decided] = True
         self._refuse_nan(seen, done + 1)
         part = seen[:, 0] / seen[:, 0].sum()
-        alpha, delta, gamma = config.reached(done + 1)
+        alpha, delta, gamma = config.values_at(done + 1)
         record: Record = {
             "epoch": done + 1,
             "epochs": self.epochs,
@@ -267,8 +267,8 @@ class Trainer:
             record["accuracy"] = float(seen[:, 3].sum() / seen[:, 0].sum())
         return record
 
-    def _judged(self, held_out: TrainingSet) -> Record:
-        """Error, accuracy, penalty and objective of the held-out rows, with the schedules at their ends."""
+    def _validation_record(self, held_out: TrainingSet) -> Record:
+        """Return error, accuracy, penalty and objective of the held-out rows, with the schedules at their ends."""
         config, head, layers, totals = self.config, self.head, self.perceptron.layers, torch.zeros(3)
         place = self.generator.get_state()
         for start in range(0, len(held_out), 4096):
@@ -289,13 +289,13 @@ class Trainer:
             record["validation_accuracy"] = hits
         return record | {"validation_objective": error + config.alpha * penalty}
 
-    def _stale(self) -> bool:
-        """Whether the best epoch, or the end of the ramps, is further back than patience allows."""
+    def _out_of_patience(self) -> bool:
+        """Say whether the best epoch, or the end of the ramps, is further back than patience allows."""
         if self.config.patience is None or self.best is None:
             return False
         scores = [record.get("validation_objective", math.inf) for record in self.history]
         at = max(i for i, score in enumerate(scores) if score == self.best[0])
-        return len(scores) - max(at + 1, math.ceil(self.config.settled)) >= self.config.patience
+        return len(scores) - max(at + 1, math.ceil(self.config.ramps_end)) >= self.config.patience
 
     def _refuse_nan(self, seen: Tensor, epoch: int) -> None:
         bad = ~torch.isfinite(seen).all(1)
@@ -311,7 +311,7 @@ class Trainer:
                 raise NotANumberError(f"Epoch {epoch}, last batch: layer {layer} has weights that are not finite.")
 
     def _fingerprint(self, *tables: TrainingSet | None) -> str:
-        """SHA-256 of everything that decides how the training goes."""
+        """Return the SHA-256 of everything that decides how the training goes."""
         digest = hashlib.sha256(self.config.words().encode())
         places = [*tables, self.penalty, self.penalty.moves, self.penalty.shifts, self.adversary]
         held = [value for place in places if place is not None for value in vars(place).values()]
@@ -341,21 +341,21 @@ class Trainer:
 
 
 def save_state(path: Path, fingerprint: str, state: dict[str, Any]) -> None:
-    """A kill at any moment leaves the old or the new state."""
+    """Write a state so that a kill at any moment leaves the old or the new one."""
     with atomic(path, "checkpoint") as file:
         torch.save({"format": _FORMAT, "fingerprint": fingerprint, "state": state}, file)
 
 
 def load_state(path: Path, fingerprint: str) -> dict[str, Any] | None:
-    """The state of the same training, or None when there is no file; another training's file is refused."""
+    """Return the state of the same training, or None when there is no file; another training's file is refused."""
     if not path.exists():
         return None
     try:
         content = torch.load(path, weights_only=True)
-        kind, kept, state = content["format"], content["fingerprint"], content["state"]
+        kind, fingerprint_saved, state = content["format"], content["fingerprint"], content["state"]
     except Exception as error:  # torch raises many kinds for a file that is not its own
         raise FileError(f"The file {path} is not a checkpoint of a training: {type(error).__name__}.") from error
-    if kind != _FORMAT or kept != fingerprint:
+    if kind != _FORMAT or fingerprint_saved != fingerprint:
         raise ParameterError(
             f"The checkpoint {path} belongs to a training with other data or parameters: remove it, or name another."
         )
