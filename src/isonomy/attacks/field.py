@@ -39,13 +39,13 @@ class Field:
             prepared.single.weights
             if single
             else [
-                [(block.weight, turned) for block, turned in zip(layer.blocks, layer.transposed, strict=True)]
+                [(block.weight, transposed) for block, transposed in zip(layer.blocks, layer.transposed, strict=True)]
                 for layer in self.network.layers
             ]
         )
         with np.errstate(over="ignore"):
             self.biases: list[Floats] = [layer.bias.astype(self.dtype) for layer in self.network.layers]
-        self._reading = _reading(head)
+        self._class_differences = _class_differences(head)
 
     @classmethod
     def of(cls, prepared: Prepared, head: Head, x: FloatArray, margins: FloatArray | None = None) -> Field:
@@ -68,9 +68,9 @@ class Field:
 
     def scores(self, margins: FloatArray) -> FloatArray:
         """All scores (n, targets)."""
-        if self._reading is None:
+        if self._class_differences is None:
             return margins
-        apart = np.einsum("np,cjp->ncj", margins, self._reading)
+        apart = np.einsum("np,cjp->ncj", margins, self._class_differences)
         top = apart.max(2, keepdims=True)
         return np.asarray(-(np.log(np.exp(apart - top).sum(2)) + top[..., 0]))
 
@@ -78,7 +78,7 @@ class Field:
         """What people with these scores are given: probabilities, or the numbers themselves."""
         return scores if self.head.kind == "regression" else sigmoid(scores)
 
-    def climbed(
+    def scores_and_gradient(
         self, y: FloatArray, target: IntArray, sign: FloatArray, extent: FloatArray | None = None, share: float = 1.0
     ) -> tuple[FloatArray, FloatArray]:
         """Scores (n, targets), and the gradient (n, m) of each row's own score times its sign.
@@ -90,7 +90,7 @@ class Field:
         margins = run[-1].astype(np.float64)
         spread = None if extent is None else self._spread(run, share * extent, 1 if share >= 1 else 2)
         carried: dict[int, Floats] = {}
-        pulled = (self._pull(margins, target) * sign[:, None]).astype(self.dtype)
+        pulled = (self._score_gradient(margins, target) * sign[:, None]).astype(self.dtype)
         for k in range(len(run) - 1, -1, -1):
             if k < len(run) - 1:
                 if k + 1 not in carried:
@@ -111,8 +111,8 @@ class Field:
         sources: list[Floats] = [y.astype(self.dtype, copy=False)]
         for layer, weights, bias in zip(self.network.layers, self.weights, self.biases, strict=True):
             z: Floats = np.broadcast_to(bias, (len(y), layer.width))
-            for block, (_, turned) in zip(layer.blocks, weights, strict=True):
-                product = sources[block.source] @ turned
+            for block, (_, transposed) in zip(layer.blocks, weights, strict=True):
+                product = sources[block.source] @ transposed
                 product += z
                 z = product
             read.append(z)
@@ -131,24 +131,24 @@ class Field:
             if layer.activation is None:
                 break
             total: Floats = np.zeros((1, layer.width), self.dtype)
-            for block, (_, turned) in zip(layer.blocks, weights, strict=True):
-                total = total + sources[block.source] @ np.abs(turned) ** order
+            for block, (_, transposed) in zip(layer.blocks, weights, strict=True):
+                total = total + sources[block.source] @ np.abs(transposed) ** order
             spread.append(total ** (1 / order))
             sources.append((np.abs(_chord(layer.activation, z, spread[-1])) * spread[-1]) ** order)
         return spread
 
-    def _pull(self, margins: FloatArray, target: IntArray) -> FloatArray:
+    def _score_gradient(self, margins: FloatArray, target: IntArray) -> FloatArray:
         """The gradient of each row's own score by the margins."""
-        if self._reading is None:
+        if self._class_differences is None:
             return np.eye(margins.shape[1])[target]
-        reading = self._reading[target]
+        reading = self._class_differences[target]
         apart = np.einsum("np,njp->nj", margins, reading)
         share = np.exp(apart - apart.max(1, keepdims=True))
         share /= share.sum(1, keepdims=True)
         return np.asarray(-np.einsum("nj,njp->np", share, reading))
 
 
-def _reading(head: Head) -> FloatArray | None:
+def _class_differences(head: Head) -> FloatArray | None:
     """The differences ``z_j − z_c`` (classes, others, margins) of each class in terms of the margins; None: the scores
     are the margins."""
     if head.kind != "softmax" or head.outputs == 2:

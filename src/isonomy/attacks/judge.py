@@ -55,7 +55,7 @@ class Judge:
             self.field = Field.of(self.prepared, head, x[:EXAMPLES], middle[:EXAMPLES])
             self.scores = self.field.scores(middle)
             self.received = self.field.received(self.scores)
-        self.room = _room(head, self.decision, self.received)
+        self.margin_to_flip = _margin_to_flip(head, self.decision, self.received)
         self.lower, self.counterpart = np.zeros(len(x)), x.copy()
         self.flips, self.flip_counterpart = np.zeros(len(x), dtype=bool), x.copy()
 
@@ -74,7 +74,7 @@ class Judge:
         top = last_of_each(owner, value)
         better = top[value[top] > self.lower[owner[top]]]
         self.lower[owner[better]], self.counterpart[owner[better]] = value[better], y[better]
-        flip = self._news(owner, other)
+        flip = self._is_first_flip(owner, other)
         self.flip_counterpart[owner[flip]] = y[flip]
         self.flips[owner[flip]] = True
 
@@ -102,13 +102,13 @@ class Judge:
             with np.errstate(all="ignore"):
                 margins = self.field.margins(y[rows])
                 value = np.nan_to_num(self.change(mine, self.field.scores(margins)), nan=-1.0, posinf=-1.0)
-                flip = np.flatnonzero(self._news(mine, self.head.decision(Enclosure(margins, margins))))
+                flip = np.flatnonzero(self._is_first_flip(mine, self.head.decision(Enclosure(margins, margins))))
             top = last_of_each(mine, value)
             keep[rows[top[value[top] > self.lower[mine[top]] * (1 - 1e-5)]]] = True
             keep[rows[flip[np.unique(mine[flip], return_index=True)[1]]]] = True
         return np.flatnonzero(keep)
 
-    def _news(self, owner: IntArray, decision: IntArray) -> NDArray[np.bool_]:
+    def _is_first_flip(self, owner: IntArray, decision: IntArray) -> NDArray[np.bool_]:
         """Is it another decision than the individual's own, for somebody of whom no other one is known?"""
         own = self.decision[owner]
         return np.asarray((decision >= 0) & (own >= 0) & (decision != own) & ~self.flips[owner])
@@ -125,7 +125,7 @@ def last_of_each(owner: IntArray, value: FloatArray) -> IntArray:
     return top
 
 
-def _room(head: Head, decision: IntArray, received: FloatArray) -> FloatArray:
+def _margin_to_flip(head: Head, decision: IntArray, received: FloatArray) -> FloatArray:
     """By how much people must be treated differently, at least, to be decided otherwise; infinite where nothing is
     decided."""
     if (decision < 0).all():

@@ -92,7 +92,7 @@ def find_anchors(sets: ConvexSets, rows: int) -> tuple[FloatArray, NDArray[np.bo
     if not len(sets.root):
         return _clip(0.0, low, high), np.ones(rows, dtype=bool)
     moves = _clip(-(sets.offset @ sets.inverse.T), low, high)
-    outside = np.flatnonzero(_beyond(sets, moves) > 0)
+    outside = np.flatnonzero(_excess(sets, moves) > 0)
     if len(outside) and sets.order == 2:
         # The nearest point of the box to the ball's centre, by projected descent with momentum.
         offset = sets[outside].offset
@@ -103,7 +103,7 @@ def find_anchors(sets: ConvexSets, rows: int) -> tuple[FloatArray, NDArray[np.bo
             gradient = (offset + ahead @ sets.root.T) @ sets.root
             last, now = now, _clip(ahead - rate * gradient, low[outside], high[outside])
         moves[outside] = now
-    return moves, _beyond(sets, moves) <= 0
+    return moves, _excess(sets, moves) <= 0
 
 
 def _clip(v: FloatArray | float, low: FloatArray, high: FloatArray) -> FloatArray:
@@ -111,15 +111,15 @@ def _clip(v: FloatArray | float, low: FloatArray, high: FloatArray) -> FloatArra
     return np.asarray(np.minimum(np.maximum(v, low), high))
 
 
-def _beyond(sets: ConvexSets, moves: FloatArray) -> FloatArray:
+def _excess(sets: ConvexSets, moves: FloatArray) -> FloatArray:
     """By how much moves are outside the ball."""
     return np.asarray(np.linalg.norm(sets.offset + moves @ sets.root.T, sets.order, axis=1) - sets.radius)
 
 
 @np.errstate(all="ignore")  # what overflows is no witness
-def led_back(sets: ConvexSets, anchors: FloatArray, moves: FloatArray) -> FloatArray:
+def project_to_region(sets: ConvexSets, anchors: FloatArray, moves: FloatArray) -> FloatArray:
     """Project moves into their sets: box, simplices, then what they pay along the line to the anchor into the ball."""
-    moves = _boxed(sets, moves, _Shares.of(sets))
+    moves = _project_to_box(sets, moves, _Shares.of(sets))
     if not len(sets.root):
         return moves
     at, away = sets.offset + anchors @ sets.root.T, moves - anchors
@@ -140,11 +140,11 @@ def led_back(sets: ConvexSets, anchors: FloatArray, moves: FloatArray) -> FloatA
     costless = Costless.of(sets)
     led = anchors + share * away
     if costless.null is not None:
-        led = led + _as_far(led, (1.0 - share) * costless.unpaid(away), sets)
+        led = led + _part_inside_box(led, (1.0 - share) * costless.unpaid(away), sets)
     return np.where(costless.free, moves, led) if costless.free.any() else led
 
 
-def _as_far(place: FloatArray, more: FloatArray, sets: ConvexSets) -> FloatArray:
+def _part_inside_box(place: FloatArray, more: FloatArray, sets: ConvexSets) -> FloatArray:
     """As much of ``more`` (n, m), in its direction, as the box leaves to those who stand at ``place``."""
     ends = np.where(more > 0, sets.high - place, np.where(more < 0, sets.low - place, 0.0))
     share = np.where(more == 0, 1.0, ends / np.where(more == 0, 1.0, more)).min(1, initial=1.0)
@@ -179,16 +179,16 @@ def _table(blocks: tuple[tuple[int, int], ...]) -> tuple[NDArray[np.int64], NDAr
     return first + np.minimum(place, size - 1), place < size
 
 
-def _boxed(sets: ConvexSets, moves: FloatArray, shares: _Shares | None) -> FloatArray:
+def _project_to_box(sets: ConvexSets, moves: FloatArray, shares: _Shares | None) -> FloatArray:
     """The nearest moves that box and simplices allow."""
     if shares is not None:
         column, real, base, low, high = shares
         moves = np.array(moves)
-        moves[:, column[real]] = (_to_shares(base + moves[:, column], low, high, real) - base)[:, real]
+        moves[:, column[real]] = (_project_to_simplex(base + moves[:, column], low, high, real) - base)[:, real]
     return _clip(moves, sets.low, sets.high)
 
 
-def _to_shares(rows: FloatArray, low: FloatArray, high: FloatArray, real: NDArray[np.bool_]) -> FloatArray:
+def _project_to_simplex(rows: FloatArray, low: FloatArray, high: FloatArray, real: NDArray[np.bool_]) -> FloatArray:
     """The nearest shares between ``low`` and ``high`` that add up to 1 along the last axis, as far as they are real:
     all lowered by the same, then cut off.
 
@@ -210,53 +210,55 @@ def _to_shares(rows: FloatArray, low: FloatArray, high: FloatArray, real: NDArra
     return _clip(shares + np.where(free, rest, 0.0), low, high)
 
 
-def furthest(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
+def linear_maximizer(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
     """Where a linear function is largest: over the ball alone if the box does not hold that back, over box and
     simplices where there is no ball, and else where both are weighed against each other."""
     if not len(sets.root):
-        return _corner(sets, gradient)
+        return _box_maximizer(sets, gradient)
     free = Costless.of(sets).free
     paid = np.where(free, 0.0, gradient)
-    pulled = paid @ sets.inverse
-    moves = on_sphere(sets, pulled)
+    coefficients = paid @ sets.inverse
+    moves = ball_maximizer(sets, coefficients)
     if sets.clipped:
-        rows = np.flatnonzero(_held_back(sets, paid, pulled, moves))
+        rows = np.flatnonzero(_leaves_box(sets, paid, coefficients, moves))
         if len(rows):
-            moves[rows] = _balanced(sets[rows], paid[rows], moves[rows])
-    return np.where(free, _corner(sets, gradient), moves) if free.any() else moves
+            moves[rows] = _ball_in_box_maximizer(sets[rows], paid[rows], moves[rows])
+    return np.where(free, _box_maximizer(sets, gradient), moves) if free.any() else moves
 
 
-def on_sphere(sets: ConvexSets, pulled: FloatArray) -> FloatArray:
+def ball_maximizer(sets: ConvexSets, coefficients: FloatArray) -> FloatArray:
     """Where a linear function of ``R v + o`` is largest over the ball."""
-    place = sets.radius[:, None] * _pole(pulled, sets.order)
+    place = sets.radius[:, None] * _unit_ball_maximizer(coefficients, sets.order)
     return np.asarray((place - sets.offset if sets.offset.any() else place) @ sets.inverse.T)
 
 
-def _held_back(sets: ConvexSets, gradient: FloatArray, pulled: FloatArray, moves: FloatArray) -> NDArray[np.bool_]:
+def _leaves_box(
+    sets: ConvexSets, gradient: FloatArray, coefficients: FloatArray, moves: FloatArray
+) -> NDArray[np.bool_]:
     """Where the ball's own furthest point is outside the box, or there are directions that only the box limits."""
     room = 1e-9 * sets.extent
     held = ((moves < sets.low - room) | (moves > sets.high + room)).any(1)
     still = (sets.low == 0) & (sets.high == 0)
-    left = np.where(still, 0.0, gradient - pulled @ sets.root)
+    left = np.where(still, 0.0, gradient - coefficients @ sets.root)
     held |= np.abs(left).max(1) > 1e-6 * np.abs(gradient).max(1)
     for start, stop in sets.blocks:  # shares that no longer add up
         held |= np.abs(moves[:, start:stop].sum(1)) > 1e-9
     return np.asarray(held)
 
 
-def _pole(pulled: FloatArray, order: float) -> FloatArray:
+def _unit_ball_maximizer(coefficients: FloatArray, order: float) -> FloatArray:
     """Where a linear function is largest on the unit ball of a norm."""
     if order == math.inf:
-        return np.sign(pulled)
+        return np.sign(coefficients)
     if order == 2:
-        return np.asarray(pulled / np.maximum(np.sqrt(np.vecdot(pulled, pulled)), 1e-300)[:, None])
-    top, rows = np.abs(pulled).argmax(1), np.arange(len(pulled))
-    pole = np.zeros(pulled.shape)
-    pole[rows, top] = np.sign(pulled[rows, top])
+        return np.asarray(coefficients / np.maximum(np.sqrt(np.vecdot(coefficients, coefficients)), 1e-300)[:, None])
+    top, rows = np.abs(coefficients).argmax(1), np.arange(len(coefficients))
+    pole = np.zeros(coefficients.shape)
+    pole[rows, top] = np.sign(coefficients[rows, top])
     return pole
 
 
-def _corner(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
+def _box_maximizer(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
     """Where a linear function is largest over box and simplices; where it is flat, at the middle."""
     low, high = np.maximum(sets.low, -FAR), np.minimum(sets.high, FAR)
     corner = np.where(gradient > 0, high, np.where(gradient < 0, low, _clip(0.0, low, high)))
@@ -273,7 +275,7 @@ def _corner(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
     return corner
 
 
-def _balanced(sets: ConvexSets, gradient: FloatArray, moves: FloatArray) -> FloatArray:
+def _ball_in_box_maximizer(sets: ConvexSets, gradient: FloatArray, moves: FloatArray) -> FloatArray:
     """Where a linear function is about largest over a ball within a box: Chambolle and Pock's steps between a move and
     the price of the ball, in units in which both are about 1."""
     extent, reach = sets.extent.max(0), np.linalg.norm(sets.inverse, axis=1) * sets.radius.max()
@@ -298,7 +300,7 @@ def _balanced(sets: ConvexSets, gradient: FloatArray, moves: FloatArray) -> Floa
     def allowed(place: FloatArray) -> FloatArray:
         if shares is not None:
             every[:, columns] = place * unit
-            place = _boxed(sets, every, shares)[:, columns] / unit
+            place = _project_to_box(sets, every, shares)[:, columns] / unit
         return _clip(place, low, high)
 
     now = ahead = allowed(moves[:, columns] / unit)
@@ -318,7 +320,7 @@ def as_individuals(
     """Moves (n, m) from the centres of regions as individuals: slightly inside, and on the lattice where numbers are
     whole."""
     domain, near = similarity.domain, regions.centre + anchors
-    y = near + _within_roundings(regions, similarity.delta, anchors, moves)
+    y = near + _shrink_by_rounding(regions, similarity.delta, anchors, moves)
     if domain.kind == "unbounded":
         return [y]
     y = _clip(y, domain.low, domain.high)
@@ -333,7 +335,7 @@ def as_individuals(
 
 
 @np.errstate(all="ignore")
-def _within_roundings(regions: Regions, delta: float, anchors: FloatArray, moves: FloatArray) -> FloatArray:
+def _shrink_by_rounding(regions: Regions, delta: float, anchors: FloatArray, moves: FloatArray) -> FloatArray:
     """Moves (n, m) from the anchors so far inside their sets that neither roundings nor what a radius was widened by
     lead out; where balls are smaller than that only free coordinates move."""
     sets, away = regions.sets, (1 - INSIDE) * (moves - anchors)

@@ -24,7 +24,15 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks.field import IntArray
 from isonomy.attacks.judge import Finds, Judge
-from isonomy.attacks.places import FAR, Costless, as_individuals, find_anchors, furthest, led_back, on_sphere
+from isonomy.attacks.places import (
+    FAR,
+    Costless,
+    as_individuals,
+    ball_maximizer,
+    find_anchors,
+    linear_maximizer,
+    project_to_region,
+)
 from isonomy.given import instance, whole
 from isonomy.networks.network import Network
 from isonomy.population import Domain
@@ -269,20 +277,20 @@ class _Search:
         """All rounds."""
         if self.anchors.any() or self.judge.similarity.domain.kind == "realizable":
             # Changing categories alone is often the worst that can happen: try every branch as it stands.
-            self._check(self._all(0))
-        starts, promise = self._linear()
+            self._submit(self._from_anchors(0))
+        starts, promise = self._linear_starts()
         best = np.zeros(len(self.judge.x))
         np.maximum.at(best, self.owner[starts.row], promise)
         clear = promise >= np.where(self._may_flip(best), 0.0, CLEAR * best)[self.owner[starts.row]]
         first = starts[np.flatnonzero(clear)]
         if self.sets.clipped:
-            first = first.at(self._led_back(first.row, first.moves))
-        self._check(first)
+            first = first.at(self._project(first.row, first.moves))
+        self._submit(first)
         if self.effort.steps:
             upper = self.known.upper
             rest = self._of(first, (self.judge.lower < self.near * upper) | self._may_flip(upper))
             if len(rest):
-                self._check(self._climb(rest)[0])
+                self._submit(self._climb(rest)[0])
             rest = self._of(starts, self.judge.lower < self.wide * upper)
             if len(rest):
                 self._search_widely(rest)
@@ -294,34 +302,34 @@ class _Search:
     def _may_flip(self, change: FloatArray) -> NDArray[np.bool_]:
         """Whose decision is not known to change, and may if they are treated so differently (bounds that say it is kept
         are not believed: that is what a witness would contradict)."""
-        return np.asarray(~self.judge.flips & (self.judge.room <= change))
+        return np.asarray(~self.judge.flips & (self.judge.margin_to_flip <= change))
 
-    def _check(self, climbs: _Climbs) -> None:
+    def _submit(self, climbs: _Climbs) -> None:
         """What climbs came to, as individuals, to the judge."""
         row, similarity = climbs.row, self.judge.similarity
         for y in as_individuals(similarity, self.regions[row], self.anchors[row], climbs.moves):
             self.judge.consider(self.owner[row], y)
 
-    def _all(self, target: int) -> _Climbs:
+    def _from_anchors(self, target: int) -> _Climbs:
         """A climb of a score from the anchor of every region."""
         n = len(self.owner)
         return _Climbs(np.arange(n), np.full(n, target), np.ones(n), self.anchors)
 
-    def _led_back(self, row: IntArray, moves: FloatArray) -> FloatArray:
-        return led_back(self.sets[row], self.anchors[row], moves)
+    def _project(self, row: IntArray, moves: FloatArray) -> FloatArray:
+        return project_to_region(self.sets[row], self.anchors[row], moves)
 
     def _gradient(self, climbs: _Climbs, share: float = 0.0) -> tuple[FloatArray, FloatArray]:
         """Each climb's score, times its sign, and its gradient; with a share, by chords."""
         extent = self.extent[climbs.row] if share else None
         y = self.centre[climbs.row] + climbs.moves
-        scores, gradient = self.field.climbed(y, climbs.target, climbs.sign, extent, share)
+        scores, gradient = self.field.scores_and_gradient(y, climbs.target, climbs.sign, extent, share)
         return climbs.sign * scores[np.arange(len(y)), climbs.target], gradient
 
     def _own_scores(self, climbs: _Climbs) -> FloatArray:
         """The scores at the individuals themselves, times the signs."""
         return np.asarray(climbs.sign * self.judge.scores[self.owner[climbs.row], climbs.target])
 
-    def _hopeful(self, climbs: _Climbs, height: FloatArray) -> NDArray[np.bool_]:
+    def _is_promising(self, climbs: _Climbs, height: FloatArray) -> NDArray[np.bool_]:
         """Which climbs are worth going on with, by the change they came to."""
         owner = self.owner[climbs.row]
         change = np.abs(self.field.received(climbs.sign * height) - self.judge.received[owner, climbs.target])
@@ -329,12 +337,12 @@ class _Search:
 
     # -- rounds ------------------------------------------------------------------------------------------------------
 
-    def _linear(self) -> tuple[_Climbs, FloatArray]:
+    def _linear_starts(self) -> tuple[_Climbs, FloatArray]:
         """For each score, up and down, where its slope leads in the most promising regions of each individual; and the
         change that it promises."""
         climbs, promises = [], []
         for target in range(self.field.targets):
-            for sign, moves, reached in self._followed(target):
+            for sign, moves, reached in self._linear_moves(target):
                 rows = first_of_each(self.owner, sign * reached, self.effort.branches)
                 start = moves if len(rows) == len(moves) else moves[rows]
                 climbs.append(_Climbs(rows, np.full(len(rows), target), np.full(len(rows), sign), start))
@@ -342,24 +350,24 @@ class _Search:
                 promises.append(np.abs(change))
         return _Climbs.joined(climbs), np.nan_to_num(np.concatenate(promises))
 
-    def _followed(self, target: int) -> list[tuple[float, FloatArray, FloatArray]]:
+    def _linear_moves(self, target: int) -> list[tuple[float, FloatArray, FloatArray]]:
         """Up and down: where the slope of a score leads, by what bounds say of it or by its gradient at the anchors,
         and the score that it promises."""
         pull = self.known.pull
         if pull is not None and not self.sets.clipped and self.field.targets == 1:
             # One ball around everybody, which is the same in both directions.
             pull = pull[self.owner].astype(np.float64)
-            score, moves = self.judge.scores[self.owner, 0], on_sphere(self.sets, pull)
+            score, moves = self.judge.scores[self.owner, 0], ball_maximizer(self.sets, pull)
             gain = self.sets.radius * np.linalg.norm(pull, dual_order(self.sets.order), axis=1)
             return [(1.0, moves, score + gain), (-1.0, -moves, score - gain)]
-        score, gradient = self._gradient(self._all(target))
-        both = ((sign, furthest(self.sets, sign * gradient)) for sign in (1.0, -1.0))
+        score, gradient = self._gradient(self._from_anchors(target))
+        both = ((sign, linear_maximizer(self.sets, sign * gradient)) for sign in (1.0, -1.0))
         return [(sign, moves, score + np.vecdot(gradient, moves - self.anchors)) for sign, moves in both]
 
     def _climb(self, climbs: _Climbs) -> tuple[_Climbs, FloatArray]:
         """Hill climbing: in turn towards where the gradient is largest, and along it in the shape of the region; steps
         that lead higher are taken and grow, others shrink. The ends of the climbs, and the scores there."""
-        climbs = climbs.at(self._led_back(climbs.row, climbs.moves))
+        climbs = climbs.at(self._project(climbs.row, climbs.moves))
         score, gradient = self._gradient(climbs)
         own = self._own_scores(climbs)
         rates, active = np.ones((2, len(climbs))), np.arange(len(climbs))
@@ -367,7 +375,7 @@ class _Search:
         for step in range(self.effort.steps):
             now, slope = climbs[active], gradient[active]
             if step % 2 == 0:
-                aim = furthest(sets, slope) - now.moves
+                aim = linear_maximizer(sets, slope) - now.moves
                 # Who stands where even the gradient leaves nothing to gain has arrived.
                 far = np.vecdot(slope, aim) > FLAT * np.abs(score[active] - own[active])
                 far &= rates[:, active].max(0) > FLAT
@@ -380,7 +388,7 @@ class _Search:
                 aim = slope * self.extent[now.row] ** 2
                 aim = aim / np.maximum(np.sqrt(np.vecdot(slope, aim)), 1e-300)[:, None]
             rate = rates[step % 2, active]
-            tried = led_back(sets, self.anchors[now.row], now.moves + rate[:, None] * aim)
+            tried = project_to_region(sets, self.anchors[now.row], now.moves + rate[:, None] * aim)
             value, turned = self._gradient(now.at(tried))
             higher = value > score[active]
             up = active[higher]
@@ -393,15 +401,15 @@ class _Search:
         the best of many samples, and then smaller and smaller samples around the best, which also cross ridges."""
         chords = starts.at(self.anchors[starts.row])
         for share in (1.0, 0.5):
-            moves = furthest(self.sets[starts.row], self._gradient(chords, share)[1])
-            chords = starts.at(self._led_back(starts.row, moves))
+            moves = linear_maximizer(self.sets[starts.row], self._gradient(chords, share)[1])
+            chords = starts.at(self._project(starts.row, moves))
         ends, height = self._climb(_Climbs.joined([starts, chords]))
-        self._check(ends)
+        self._submit(ends)
         if not self.effort.restarts:
             return
         gain = (height - self._own_scores(ends)).reshape(2, -1)
         one_hill = (gain.min(0) > (1 - ALIKE) * gain.max(0)) & (gain.min(0) > 0)
-        hopeful = self._hopeful(ends, height).reshape(2, -1).any(0)
+        hopeful = self._is_promising(ends, height).reshape(2, -1).any(0)
         again = np.flatnonzero((~one_hill | self.judge.prepared.narrow) & hopeful)
         if not len(again):
             return
@@ -411,14 +419,14 @@ class _Search:
         more, heights = self._climb(_Climbs.joined([starts.at(moves) for moves in samples]))
         heights = np.concatenate([height[both], heights]).reshape(-1, len(again))
         best = _Climbs.joined([ends[both], more])[heights.argmax(0) * len(again) + np.arange(len(again))]
-        rows = np.flatnonzero(self._hopeful(best, heights.max(0)))
+        rows = np.flatnonzero(self._is_promising(best, heights.max(0)))
         best, height = best[rows], heights.max(0)[rows]
         for step in range(self.effort.steps if self.effort.restarts > 1 and len(best) else 0):
             directions = self._directions(SAMPLES, 1 + step)
             moves, value = self._best_samples(best, AROUND * SHRINK**step, best.moves, directions)
             higher = value[0] > height
             best.moves[higher], height[higher] = moves[0][higher], value[0][higher]
-        self._check(best)
+        self._submit(best)
 
     def _best_samples(
         self, climbs: _Climbs, scale: float, base: FloatArray, directions: FloatArray, most: int = 1
@@ -431,7 +439,7 @@ class _Search:
             each = np.repeat(batch, count)
             row = climbs.row[each]
             tried = base[each] + scale * np.tile(directions, (len(batch), 1)) * self.extent[row]
-            tried = self._led_back(row, tried)
+            tried = self._project(row, tried)
             scores = self.field.scores(self.field.margins(self.centre[row] + tried))
             value = climbs.sign[each] * scores[np.arange(len(row)), climbs.target[each]]
             value = np.where(np.isfinite(value), value, -np.inf).reshape(len(batch), count)
@@ -444,11 +452,11 @@ class _Search:
         """Directions, in units of the extents: the same for everybody, so that nobody's witness depends on who else is
         searched."""
         moving = tuple(bool(wide) for wide in self.extent.max(0) > 0)
-        return _drawn(self.effort.seed, turn, count, moving)
+        return _draw_directions(self.effort.seed, turn, count, moving)
 
 
 @lru_cache(maxsize=64)
-def _drawn(seed: int, turn: int, count: int, moving: tuple[bool, ...]) -> FloatArray:
+def _draw_directions(seed: int, turn: int, count: int, moving: tuple[bool, ...]) -> FloatArray:
     """Directions along the axes that move, along diagonals, and anywhere."""
     rng = np.random.default_rng([seed, turn])
     diagonals = rng.choice([-1.0, 1.0], (count // 3, len(moving)))

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from isonomy.auditing.plan import Plan
-from isonomy.certificates.question import asked_outcome
+from isonomy.certificates.question import resolve_outcome
 from isonomy.datasets import load_population
 from isonomy.datasets.catalogue import ENTRIES
 from isonomy.errors import DataError, FileError, ParameterError, template
@@ -98,7 +98,7 @@ def _deciding(plan: Plan, schema: Schema, network: Network) -> Schema:
     So whatever comes of the plan (groups, reports, records, services) has one place to look. Outputs that the label
     is not about are decided by their numbers, which the question alone says.
     """
-    outcome = asked_outcome(network, schema, plan.favourable or None, plan.threshold)
+    outcome = resolve_outcome(network, schema, plan.favourable or None, plan.threshold)
     fits = schema.label is not None and len(outcome.classes) == len(schema.label.classes)
     return replace(schema, label=outcome) if fits and outcome != schema.label else schema
 

@@ -22,7 +22,7 @@ import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most, decimals_of_bound, reached, these, weighted
 from isonomy.brief import brief
-from isonomy.certificates.consistency import compare_means, compare_points, described
+from isonomy.certificates.consistency import compare_means, compare_points, describe
 from isonomy.certificates.dual import Cells, Dual, Mixture
 from isonomy.certificates.finite_sample import Clusters, PopulationBound, population_upper
 from isonomy.certificates.local import LocalCertificate
@@ -71,7 +71,7 @@ class Certificate:
         def evidence(at: int) -> dict[str, Any]:
             pair = {"individual": self.question.x[points.owner[at]].tolist(), "person": points.person[at].tolist()}
             pair["counterpart"] = points.counterpart[at].tolist()
-            return described(self.question) | self._asked(self.shift.size) | pair
+            return describe(self.question) | self._parameters(self.shift.size) | pair
 
         compare_points(points.owner, points.cost, points.value, self.profiles, evidence)
         self._compare(self.shift.size, self.lower, self.upper)
@@ -79,9 +79,9 @@ class Certificate:
     def _compare(self, gamma: float | None, lower: float, upper: float) -> None:
         where = "In the shift" if gamma is None else f"Within {gamma:g}"
         what = f"{where} of the individuals a population's mean output"
-        compare_means(what, lower, upper, self.question, **self._asked(gamma))
+        compare_means(what, lower, upper, self.question, **self._parameters(gamma))
 
-    def _asked(self, gamma: float | None) -> dict[str, Any]:
+    def _parameters(self, gamma: float | None) -> dict[str, Any]:
         asked: dict[str, Any] = {"gamma": gamma, "tier": self.tier, "arithmetic": self.arithmetic}
         if isinstance(self.shift, Transport):
             return asked | {"order": self.order, "ground": metric_to_text(self.ground)}
@@ -165,7 +165,7 @@ class Certificate:
     @property
     def verdict(self) -> Verdict:
         """Against the certificate's own ε."""
-        return judge(self.lower, self.upper, self._asked_for())
+        return judge(self.lower, self.upper, self._required_epsilon())
 
     def curve(self, gammas: Iterable[float]) -> pd.DataFrame:
         """Upper and lower for other γ, without new bounding work; tightest around the certificate's own."""
@@ -197,9 +197,9 @@ class Certificate:
     @property
     def population_verdict(self) -> Verdict:
         """Certified or undecided for the true population; a sample cannot show a violation of it here."""
-        return "certified" if self.population_upper <= self._asked_for() else "undecided"
+        return "certified" if self.population_upper <= self._required_epsilon() else "undecided"
 
-    def _asked_for(self) -> float:
+    def _required_epsilon(self) -> float:
         if self.epsilon is None:
             raise ParameterError(template("epsilon", "given to certify() for a verdict", None))
         return self.epsilon

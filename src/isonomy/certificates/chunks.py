@@ -25,14 +25,14 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray, at_least
 from isonomy.attacks import AttackBudget
-from isonomy.certificates.consistency import told
+from isonomy.certificates.consistency import counterexamples_saved_in
 from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import Profiles, Schedule, make_schedule, most_passes, profiles
 from isonomy.certificates.protocol import Model, Shift, tier_for
 from isonomy.certificates.question import Question
 from isonomy.certificates.transport import Transport
-from isonomy.certificates.worst_case import TURNS, search, still
+from isonomy.certificates.worst_case import TURNS, search, zero_cost_points
 from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
 from isonomy.files import Arrays, FolderStore, atomic
 from isonomy.population import Domain
@@ -108,12 +108,12 @@ class Job:
         ]
         return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
-    def scheduled(
+    def pilot_schedule(
         self, source: PeopleSource, keys: Sequence[ChunkKey], tick: Callable[[int], None] = lambda rows: None
     ) -> Schedule:
         """A schedule from a pilot group that row numbers alone decide; ``tick`` is called with those done now."""
         x, weights, whole = self._pilot(source, keys)
-        local = self._looked_at(x, None, False)
+        local = self._certify_local(x, None, False)
         largest = largest_violation(self.model.head, self.output_range)
         if self.domain.kind == "unbounded" and not math.isfinite(largest):
             raise ParameterError(
@@ -172,12 +172,12 @@ class Job:
         about = {"rows": chunk.rows, "weights": chunk.weights, "x": x, "excluded": np.array([chunk.excluded])}
         about |= {} if chunk.y is None else {"y": np.asarray(chunk.y)}
         if not n:
-            return about | _nobody(x.shape[1])
-        with told(self.evidence, chunk.rows):
+            return about | _empty_columns(x.shape[1])
+        with counterexamples_saved_in(self.evidence, chunk.rows):
             own, moves, wide = self._stages(n, share)
-            local = self._looked_at(x, self.attack, self.decide, lambda done, total: own(done))
+            local = self._certify_local(x, self.attack, self.decide, lambda done, total: own(done))
             known, largest = local.witnesses, largest_violation(self.model.head, self.output_range)
-            points = still(x, local.lower, known.counterpart)
+            points = zero_cost_points(x, local.lower, known.counterpart)
             if isinstance(self.shift, Transport):
                 moving, tight = self._moving(local, self.shift), self.tier == "tight"
                 assert self.schedule is not None
@@ -216,7 +216,7 @@ class Job:
 
         return tuple(partial(tick, stage) for stage in range(3))
 
-    def _looked_at(
+    def _certify_local(
         self, x: FloatArray, attack: AttackBudget | None, decide: bool, tick: Callable[[int, int], None] | None = None
     ) -> LocalCertificate:
         return certify_local(
@@ -229,7 +229,7 @@ class Job:
         return Moving(local.question, shift.metric, self.arithmetic == "float32")
 
 
-def _nobody(width: int) -> Arrays:
+def _empty_columns(width: int) -> Arrays:
     """The columns of a chunk without individuals."""
     none, wide, counts = np.zeros(0), np.zeros((0, width)), np.zeros(0, dtype=np.int64)
     return {
@@ -248,7 +248,7 @@ class Work:
     source: PeopleSource
     store: FolderStore | None
 
-    def kept(self, key: ChunkKey) -> Arrays | None:
+    def saved_columns(self, key: ChunkKey) -> Arrays | None:
         """The columns of a chunk, where they are kept."""
         return None if self.store is None else self.store.get(*_part(key))
 
@@ -256,7 +256,7 @@ class Work:
         """The columns that are kept, one chunk after the other."""
         assert self.store is not None
         for key in keys:
-            columns = self.kept(key)
+            columns = self.saved_columns(key)
             if columns is None:
                 raise FileError(
                     f"The part {self.store.path(_part(key)[0])} was changed after it was finished: run the same audit "
@@ -276,7 +276,7 @@ class Finished:
 
 def finish(work: Work, key: ChunkKey, share: Share = lambda done: None) -> Finished:
     """The columns of a chunk: those that an earlier run kept, else computed, and kept where there is a store."""
-    if work.kept(key) is not None:
+    if work.saved_columns(key) is not None:
         return Finished(key, None, False)
     try:
         columns = work.job.columns(work.source.read(key), share)

@@ -16,11 +16,11 @@ from isonomy_verify.sets import region_of
 ROWS = 1024
 """Individuals looked at, at most: enough to see what moves, cheap for any table."""
 
-STILL = 1e-9
+NEGLIGIBLE = 1e-9
 """Moves below this are rounding, not moves."""
 
 
-def looked_at(people: int) -> slice:
+def sampled_rows(people: int) -> slice:
     """Return which of so many individuals are looked at: evenly spaced, as a table may be sorted."""
     return slice(None, None, -(-people // ROWS))
 
@@ -31,12 +31,12 @@ def movement(question: Question) -> pd.DataFrame:
     Changes of numbers are in raw units, the largest over the individuals looked at, and may be over-estimated just as
     the regions are. ``categories`` is the mean number of other categories that some similar individual has.
     """
-    x = np.array(question.x[looked_at(len(question.x))])
+    x = np.array(question.x[sampled_rows(len(question.x))])
     low, high = _extremes(question, x)
     rows = []
     for name, where, unit, block in _features(question):
         down, up = low[:, where], high[:, where]
-        moves = (up > STILL) | (down < -STILL)
+        moves = (up > NEGLIGIBLE) | (down < -NEGLIGIBLE)
         if block:
             # In a block of several categories the one that an individual has does not count as another.
             others = moves & (x[:, where] < 1) if where.stop - where.start > 1 else moves

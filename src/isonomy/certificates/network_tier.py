@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.attacks import AttackBudget, Field, Finds, as_individuals, attack, find_anchors, led_back
+from isonomy.attacks import AttackBudget, Field, Finds, as_individuals, attack, find_anchors, project_to_region
 from isonomy.attacks.places import FAR
 from isonomy.attacks.search import first_of_each
 from isonomy.bounds.kernel import head_of, preparations, prepared_for
 from isonomy.certificates.protocol import Tier, register
 from isonomy.certificates.question import Question
-from isonomy.certificates.settling import Decisions, Gaps, budgets, enough_for
+from isonomy.certificates.settling import DecisionSearch, GapSearch, budgets, target_upper
 from isonomy.errors import MetricError, ParameterError
 from isonomy.parallel import one_thread
 from isonomy.population import Domain
@@ -115,12 +115,12 @@ class Bounds(LocalBounds, Tier):
     ) -> tuple[FloatArray, NDArray[np.bool_]]:
         """By branch and bound, for everybody together, until bounds meet finds or the limits are reached."""
         upper = upper.copy()
-        rows = np.flatnonzero(upper > enough_for(finds.lower, limits))
+        rows = np.flatnonzero(upper > target_upper(finds.lower, limits))
         for some, budget in budgets(rows, limits, began):
-            gaps = Gaps(self, some, finds, limits)
+            gaps = GapSearch(self, some, finds, limits)
             gaps.run(budget)
             upper[some] = np.minimum(upper[some], gaps.upper)
-            tick(len(upper) - int((upper > enough_for(finds.lower, limits)).sum()), len(upper))
+            tick(len(upper) - int((upper > target_upper(finds.lower, limits)).sum()), len(upper))
         chunks = [slice(at, at + self.size) for at in range(0, len(upper), self.size)]
         return upper, np.concatenate([self.keeps(np.array(self.question.x[rows]), upper[rows]) for rows in chunks])
 
@@ -138,7 +138,7 @@ class Bounds(LocalBounds, Tier):
             budget = Budget(each * count if nodes is None else math.ceil(nodes * count / len(kept)), math.inf)
             if len(some) and budget.left:
                 with one_thread():
-                    decisions = Decisions(self, some, finds)
+                    decisions = DecisionSearch(self, some, finds)
                     decisions.run(budget)
                 kept[some] |= decisions.stands
 
@@ -227,7 +227,8 @@ def _ascend(
     centre, d = near.centre, rest
     aim, signs = np.full(len(centre), target), np.full(len(centre), sign)
     # A start away from the anchor: at the individual itself nothing pulls in any direction where runs are straight.
-    v = led_back(nearby, anchors, anchors + rng.normal(size=anchors.shape) * (np.minimum(nearby.extent, FAR) * 0.1))
+    v = anchors + rng.normal(size=anchors.shape) * (np.minimum(nearby.extent, FAR) * 0.1)
+    v = project_to_region(nearby, anchors, v)
     best, top = v, np.full(len(v), -np.inf)
     for step in range(effort.steps + 1):
         z = centre + v
@@ -236,8 +237,8 @@ def _ascend(
         better = rise > top
         best, top = np.where(better[:, None], v, best), np.where(better, rise, top)
         size = 1.0 - step / (effort.steps + 1)
-        v = led_back(nearby, anchors, v + _step(nearby, by_other - by_one) * (0.5 * size))
-        d = led_back(apart, rest, d + _step(apart, by_other) * size)
+        v = project_to_region(nearby, anchors, v + _step(nearby, by_other - by_one) * (0.5 * size))
+        d = project_to_region(apart, rest, d + _step(apart, by_other) * size)
     return np.where(inside, top, -np.inf), best
 
 
@@ -245,7 +246,7 @@ def _value(
     field: Field, place: FloatArray, aim: IntArray, signs: FloatArray, target: int
 ) -> tuple[FloatArray, FloatArray]:
     """What somebody receives, and its gradient times the sign."""
-    scores, gradient = field.climbed(place, aim, signs)
+    scores, gradient = field.scores_and_gradient(place, aim, signs)
     received = field.received(scores[:, target])
     if field.head.kind == "regression":
         return received, gradient

@@ -205,7 +205,8 @@ def most_passes(moving: Moving, shift: Transport, tight: bool, rounds: int, sche
     if math.isinf(shift.order):
         return 1
     first = len(schedule.rungs) if schedule.whole else int(schedule.first is not None)
-    return first + (_turns(rounds, moving.kernel.together or not tight, tight) if schedule.first is not None else 0)
+    alone = moving.kernel.single_radius or not tight
+    return first + (_turns(rounds, alone, tight) if schedule.first is not None else 0)
 
 
 def _turns(rounds: int, alone: bool, tight: bool) -> int:
@@ -216,7 +217,7 @@ def _turns(rounds: int, alone: bool, tight: bool) -> int:
 def _begin(moving: Moving, local: FloatArray, shift: Transport, largest: float, tight: bool) -> tuple[_Known, float]:
     """What is known without any pass at a radius, and what is true of anybody."""
     anybody, reach = moving.everywhere()
-    if not moving.kernel.separates:  # moves that the ground cost ignores are free: radius 0 is no single person
+    if not moving.kernel.is_norm:  # moves that the ground cost ignores are free: radius 0 is no single person
         local = moving.bound(np.arange(len(local)), [0.0], tight=tight)[:, 0]
     known = _Known(moving, local, shift, largest, tight)
     if math.isinf(reach):
@@ -232,7 +233,7 @@ class _Known:
     def __init__(self, moving: Moving, local: FloatArray, shift: Transport, largest: float, tight: bool) -> None:
         self.moving, self.shift, self.largest, self.tight = moving, shift, largest, tight
         self.local, self.scale = local, min(max(shift.gamma, NEAREST), FURTHEST)
-        self.alone = moving.kernel.together or not tight  # does a pass say little of smaller radii, or nothing?
+        self.alone = moving.kernel.single_radius or not tight  # does a pass say little of smaller radii, or nothing?
         self.values: dict[float, FloatArray] = {0.0: local}
         self.source: dict[float, FloatArray] = {0.0: np.zeros(len(local))}
         self.tick: Callable[[int], None] = lambda rows: None

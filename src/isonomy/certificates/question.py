@@ -65,7 +65,7 @@ class Question:
         An array without a domain means the unbounded one. A population brings its own domain, unless another
         kind is named. ``favourable`` and ``threshold`` are those of the schema's label unless they are given.
         """
-        checked_asked(model, metric)
+        check_model_and_metric(model, metric)
         delta, max_branches = checked_delta(delta), whole("max_branches", max_branches)
         schema: Schema | None = None
         if isinstance(people, Population):
@@ -90,7 +90,7 @@ class Question:
             )
         for start in range(0, len(x), ROWS):
             check_members(x[start : start + ROWS], start, space)
-        outcome = asked_outcome(model, schema, favourable, threshold)
+        outcome = resolve_outcome(model, schema, favourable, threshold)
         question = cls(model, metric, delta, x, weights, space, schema, max_branches, outcome)
         _ = question.similarity  # checks metric and delta
         return question
@@ -117,7 +117,7 @@ class Question:
         return pd.DataFrame(x, columns=list(self.domain.names))
 
 
-def asked_outcome(
+def resolve_outcome(
     model: Model,
     schema: Schema | None,
     favourable: str | Sequence[str] | None = None,
@@ -180,7 +180,7 @@ def check_members(x: FloatArray, start: int, space: Domain) -> None:
     raise DataError(f"Row {start + row} is not in the {space.kind} domain: {_why_outside(space, x[row])}.")
 
 
-def checked_asked(model: Any, metric: Any) -> None:
+def check_model_and_metric(model: Any, metric: Any) -> None:
     """Refuse what is no model or no metric, with what makes one."""
     instance(
         "model", model, (Network, Model),  # a protocol takes its time
@@ -197,17 +197,17 @@ def _domain(domain: Any, schema: Schema | None, width: int = 0) -> Domain:
     if schema is not None:
         return schema.domain(domain)
     if domain == "unbounded":
-        return _everything(width)
+        return _unbounded(width)
     raise ParameterError(template("domain", "a Domain or 'unbounded' when individuals come without a schema", domain))
 
 
-_everything = lru_cache(Domain.unbounded)
+_unbounded = lru_cache(Domain.unbounded)
 
 
-Judged = TypeVar("Judged", bound=Model)
+AnyModel = TypeVar("AnyModel", bound=Model)
 
 
-def on_all_coordinates(model: Judged, schema: Schema) -> Judged:
+def on_all_coordinates(model: AnyModel, schema: Schema) -> AnyModel:
     """The model on all coordinates of the schema: those that it does not see are dropped in front of it."""
     if model.input_width == schema.width:
         return model

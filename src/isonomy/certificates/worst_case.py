@@ -71,7 +71,7 @@ class Points:
     def worst(self, question: Question, shift: Shift) -> WorstCase:
         """The distribution itself: its atoms and their masses."""
         if not isinstance(shift, Transport):
-            raise shift.lacks("no form for the atoms of its worst case")
+            raise shift.unsupported("no form for the atoms of its worst case")
         masses = self.mixture(question.weights, shift).masses(question.weights, len(self.owner))
         total = float(math.fsum(question.weights.tolist()))
         return WorstCase(self[masses > 0], masses[masses > 0], total, shift.order, question)
@@ -130,7 +130,7 @@ class WorstCase:
         return pd.concat([pd.DataFrame(extra), table.reset_index(drop=True)], axis=1)
 
 
-def still(x: FloatArray, lower: FloatArray, counterpart: FloatArray) -> Points:
+def zero_cost_points(x: FloatArray, lower: FloatArray, counterpart: FloatArray) -> Points:
     """Everybody as they are, with what was found of them."""
     return Points(np.arange(len(x)), np.array(x), counterpart, np.zeros(len(x)), lower)
 
@@ -180,7 +180,9 @@ def search(
     points = searched(known, [(radius, everybody, 0) for radius in radii[:NEAR]])
     weights = question.weights if question.weights.any() else np.ones(len(x))
     now, ahead = (points.mixture(weights, shift.resized(size)) for size in (shift.gamma, 2 * shift.gamma))
-    jobs = [(radius, _worth(points, profile, shift, radius, ahead.value - now.value), 1) for radius in radii[NEAR:]]
+    jobs = [
+        (radius, _candidates_at(points, profile, shift, radius, ahead.value - now.value), 1) for radius in radii[NEAR:]
+    ]
     way, unit = points.cost[np.stack([now.dear, ahead.dear])], radii[-1]
     steps = np.rint(2 * np.log2(np.maximum(way / unit, NEAREST)))
     for step in np.unique(steps[way > 0]):
@@ -189,7 +191,7 @@ def search(
     return searched(points, jobs)
 
 
-def _worth(points: Points, profile: Profiles, shift: Transport, radius: float, rise: float) -> IntArray:
+def _candidates_at(points: Points, profile: Profiles, shift: Transport, radius: float, rise: float) -> IntArray:
     """Who might be worth a quarter of the way to a radius, going by what is proved of everybody within it, where the
     best population rises by so much when γ is doubled."""
     within = np.where(profile.radius >= radius, profile.value, profile.largest)

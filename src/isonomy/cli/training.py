@@ -317,9 +317,9 @@ def _audited(plan: Plan, model: Path, head: str, shown: Bar | None = None) -> Fi
 def _proved(plan: Plan, shown: Bar | None, inputs: Inputs | None = None) -> Findings:
     """Run an audit."""
     from isonomy.auditing import run
-    from isonomy.certificates.consistency import told
+    from isonomy.certificates.consistency import counterexamples_saved_in
 
-    with told(None if plan.redact else ""):  # the file of a contradiction holds a person's row
+    with counterexamples_saved_in(None if plan.redact else ""):  # the file of a contradiction holds a person's row
         return run(plan, shown, inputs=inputs)
 
 

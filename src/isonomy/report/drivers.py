@@ -74,7 +74,7 @@ def alone(findings: Findings, rounded: Rounded) -> FactTable | None:
     rows, heads = [], ["Only this feature", "Mean found, at least#", "Mean proved, at most#"]
     heads += [] if findings.redacted else ["Largest proved, for one person#"]
     for change in findings.alone:
-        found = change.found
+        found = change.certificate
         rows.append([
             Cell(change.feature, role_of(findings.people.schema[change.feature])),
             rounded.found("alone.lower", "Mean found", found.mean_lower),

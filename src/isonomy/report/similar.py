@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isonomy.certificates.movement import looked_at
+from isonomy.certificates.movement import sampled_rows
 from isonomy.certificates.question import Question
 from isonomy.population.feature import Feature
 from isonomy.report.findings import Findings, role_of
@@ -42,7 +42,7 @@ def similar(findings: Findings) -> Similar:
     local, question, schema = findings.certificate.local, findings.certificate.question, findings.people.schema
     table = local.movement()
     close = _correlations(findings)
-    moves, still, whole = [], [], looked_at(len(findings.people)).step == 1
+    moves, still, whole = [], [], sampled_rows(len(findings.people)).step == 1
     for feature in schema.features:
         row: Any = table.loc[feature.name]
         if not row["moves"] > 0 and (whole or not _by_value(feature, question)):
@@ -63,7 +63,7 @@ def _by_value(feature: Feature, question: Question) -> bool:
 
 def whom(people: int) -> str:
     """Return on whom of all the people moves were seen."""
-    looked = len(range(people)[looked_at(people)])
+    looked = len(range(people)[sampled_rows(people)])
     return f"all {people:,} people" if looked == people else f"{looked:,} of {people:,} people, evenly spaced"
 
 

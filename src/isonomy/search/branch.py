@@ -25,9 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.attacks import Judge, as_individuals, find_anchors, led_back
+from isonomy.attacks import Judge, as_individuals, find_anchors, project_to_region
 from isonomy.given import FINITE, number, whole
-from isonomy.search.leaves import settle
+from isonomy.search.leaves import bound_by_linear_program
 from isonomy.similarity.regions import Regions
 from isonomy_verify.branching import Leaves
 from isonomy_verify.cutting import SMALLEST, Cut, cut_box
@@ -116,7 +116,7 @@ class Trees:
         roots = leaves.root[rows]
         found = leaves.improve(rows, target()[roots])
         matters = leaves.bound[rows] > target()[roots]
-        self._look(roots[matters], found.moves[matters])
+        self._submit_candidates(roots[matters], found.moves[matters])
         matters = leaves.bound[rows] > target()[roots]
         leaves.close(rows[~matters])
         layer, column, end, begin = found.layer.copy(), found.column.copy(), found.value.copy(), found.value.copy()
@@ -126,16 +126,16 @@ class Trees:
             if layer[i] < 0:
                 if time.monotonic() > budget.deadline:  # it stays open, with its bound
                     continue
-                move = settle(leaves, row)
+                move = bound_by_linear_program(leaves, row)
                 if move is not None:
-                    self._look(roots[i : i + 1], move[None])
+                    self._submit_candidates(roots[i : i + 1], move[None])
                 if leaves.bound[row] <= target()[roots[i]]:
                     leaves.close(rows[i : i + 1])
                     matters[i] = False
                     continue
-            elif not self._few(row):
+            elif not self._prefers_box_cut(row):
                 continue
-            cut = self._coordinate(row, whole_only=bool(layer[i] < 0))
+            cut = self._box_cut(row, whole_only=bool(layer[i] < 0))
             if cut is not None:
                 layer[i], (column[i], end[i], begin[i]) = -1, cut
                 cuts = np.union1d(cuts, [i])
@@ -144,7 +144,7 @@ class Trees:
         if len(cuts):
             leaves.split(rows[cuts], layer[cuts], column[cuts], end[cuts], begin[cuts])
 
-    def _few(self, row: int) -> bool:
+    def _prefers_box_cut(self, row: int) -> bool:
         """With few coordinates and many open neurons, halving the box settles more of them than cutting one."""
         if self.leaves.region is None:
             return False
@@ -154,20 +154,20 @@ class Trees:
             return moving <= CURVED
         return moving <= FEW and self.leaves.bending(row) > 4 * moving
 
-    def _coordinate(self, row: int, whole_only: bool) -> Cut | None:
+    def _box_cut(self, row: int, whole_only: bool) -> Cut | None:
         if self.leaves.region is None:
             return None
         low, high = self.leaves.box(np.array([row]))
         centre = self.regions.centre[int(self.leaves.root[row])]
         return cut_box(self.judge.similarity.domain, centre, low[0], high[0], self.influence, whole_only)
 
-    def _look(self, roots: Index, moves: FloatArray) -> None:
+    def _submit_candidates(self, roots: Index, moves: FloatArray) -> None:
         """Show the judge people at some places."""
         keep = self.inside[roots] & np.isfinite(moves).all(1)
         roots, moves = roots[keep], moves[keep]
         if not len(roots):
             return
         regions, anchors = self.regions[roots], self.anchors[roots]
-        led = led_back(regions.sets, anchors, moves)
+        led = project_to_region(regions.sets, anchors, moves)
         for y in as_individuals(self.judge.similarity, regions, anchors, led):
             self.judge.consider(regions.owner, y)

@@ -24,7 +24,7 @@ TANGENTS = 40
 """Tangents added to a ball of order 2 before its multipliers are taken as they are."""
 
 
-def settle(leaves: Leaves, row: int) -> FloatArray | None:
+def bound_by_linear_program(leaves: Leaves, row: int) -> FloatArray | None:
     """Bound one leaf with the multipliers of a linear program; the move that the program found."""
     forms = leaves.forms(row)
     program = _Program.of(forms)
@@ -44,7 +44,7 @@ def settle(leaves: Leaves, row: int) -> FloatArray | None:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Solution:
     place: FloatArray | None
     prices: FloatArray  # of the half-spaces
     split: FloatArray  # of the ball
@@ -91,7 +91,7 @@ class _Program:
     def _polyhedral(self) -> bool:
         return self.order in (1, math.inf)
 
-    def solve(self, goal: FloatArray) -> _Found:
+    def solve(self, goal: FloatArray) -> _Solution:
         """The best point and multipliers; without a point when there is none, and then multipliers that show it."""
         count, size = len(self.rows), len(self.root)
         tangents = np.zeros((0, size))
@@ -120,16 +120,16 @@ class _Program:
             place = None
             found = self._run(np.zeros_like(goal), tangents, missing=True)
             if found.status != 0 or found.fun <= 0:
-                return _Found(None, np.zeros(count), np.zeros(size))
+                return _Solution(None, np.zeros(count), np.zeros(size))
             # Missing by at least `fun` times the multipliers: scale until that outweighs the goal over the box.
             reach = np.maximum(np.abs(self.low), np.abs(self.high))
             weight = 4 * (float(np.abs(goal) @ np.where(np.isfinite(reach), reach, 0.0)) + 1.0) / found.fun
         prices = -np.asarray(found.ineqlin.marginals, dtype=np.float64) * weight
         rest = prices[count:]
         split = rest[:size] - rest[size : 2 * size] if self._polyhedral and size else rest[: len(tangents)] @ tangents
-        return _Found(place, prices[:count], split)
+        return _Solution(place, prices[:count], split)
 
-    def dual(self, goal: FloatArray) -> _Found:
+    def dual(self, goal: FloatArray) -> _Solution:
         """The same over a ball of order 2 alone: ``min over p ≥ 0 of ρ‖goal − rowsᵀp‖ + right·p``, by quasi-Newton
         steps."""
         size = float(np.linalg.norm(goal)) or 1.0
@@ -148,7 +148,7 @@ class _Program:
             p = minimize(value, p, jac=True, method="L-BFGS-B", bounds=limits, options=options).x
         rest = aim - p @ rows
         place = rest * (self.radius / max(float(np.linalg.norm(rest)), 1e-300))
-        return _Found(place, p / scale * size, np.zeros(0))
+        return _Solution(place, p / scale * size, np.zeros(0))
 
     def _touching(self, goal: FloatArray, found: Any) -> FloatArray | None:
         """Where the ball is best on the flat on which the solution lies: with the right flat this is the answer."""

@@ -30,9 +30,9 @@ class Pairs(Cutting):
         else:
             for start, stop in self.domain.simplices:
                 x[:, start:stop] /= np.maximum(x[:, start:stop].sum(1, keepdims=True), 1e-300)
-        return self.settled(x)
+        return self.snapped_members(x)
 
-    def settled(self, x: FloatArray) -> FloatArray:
+    def snapped_members(self, x: FloatArray) -> FloatArray:
         """Those rows that are somebody, after rounding to whole numbers and fills."""
         x = self.domain.filled(self.domain.snap(np.clip(x, self.domain.low, self.domain.high)))
         return np.asarray(x[self.domain.contains(x)], dtype=np.float64)
