@@ -82,7 +82,7 @@ class ReachBounds(Protocol):
 
     @property
     def single_radius(self) -> bool:
-        """Return whether a pass at a radius bounds no smaller one better, so that each needs a pass of its own."""
+        """Return whether a pass at a radius says nothing of smaller ones, so that each needs a pass of its own."""
         ...
 
     def bound(self, x: FloatArray, radii: Sequence[float], tight: bool, size: int) -> FloatArray:
