@@ -181,9 +181,8 @@ class Job:
             if isinstance(self.shift, Transport):
                 moving, tight = self._moving(local, self.shift), self.tier == "tight"
                 assert self.schedule is not None
-                profile = profiles(
-                    moving, local.upper, self.shift, largest, tight, self.rounds, self.schedule, moving_tick
-                )
+                schedule, upper = self.schedule, local.upper
+                profile = profiles(moving, upper, self.shift, largest, tight, self.rounds, schedule, moving_tick)
                 if self.attack is not None:
                     points = search(moving, points, self.shift, profile, self.attack, search_tick)
             else:  # only the individuals themselves count
