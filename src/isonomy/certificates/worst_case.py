@@ -179,9 +179,8 @@ def search(
     points = searched(known, [(radius, everybody, 0) for radius in radii[:NEAR]])
     weights = question.weights if question.weights.any() else np.ones(len(x))
     now, ahead = (points.mixture(weights, shift.resized(size)) for size in (shift.gamma, 2 * shift.gamma))
-    jobs = [
-        (radius, _candidates_at(points, profile, shift, radius, ahead.value - now.value), 1) for radius in radii[NEAR:]
-    ]
+    rise = ahead.value - now.value
+    jobs = [(radius, _candidates_at(points, profile, shift, radius, rise), 1) for radius in radii[NEAR:]]
     way, unit = points.cost[np.stack([now.dear, ahead.dear])], radii[-1]
     steps = np.rint(2 * np.log2(np.maximum(way / unit, NEAREST)))
     for step in np.unique(steps[way > 0]):
