@@ -1,6 +1,6 @@
-"""What is attainable: similar pairs that a network treats differently.
+"""Attacks: similar pairs with different outputs of a network.
 
-A search (:mod:`~isonomy.attacks.search`) proposes, a judge (:mod:`~isonomy.attacks.judge`) checks.
+A search (:mod:`~isonomy.attacks.search`) proposes candidates, a judge (:mod:`~isonomy.attacks.judge`) checks them.
 """
 
 from isonomy.attacks.field import Field
