@@ -260,7 +260,7 @@ def _unit_ball_maximizer(coefficients: FloatArray, order: float) -> FloatArray:
 
 
 def _box_maximizer(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
-    """Return the moves (n, m) at which a linear function is largest over box and simplices; 0 where it is flat."""
+    """Return the moves (n, m) at which a linear function is largest over box and simplices, near 0 where it is flat."""
     low, high = np.maximum(sets.low, -FAR), np.minimum(sets.high, FAR)
     corner = np.where(gradient > 0, high, np.where(gradient < 0, low, _clip(0.0, low, high)))
     blocks = _Shares.of(sets)
