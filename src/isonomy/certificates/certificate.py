@@ -242,8 +242,8 @@ def headline(
     else:
         text, who_reaches = f"The mean violation over {who} is at most {most}", "counterparts that were found reach"
     none = {True: "a search found no violation", False: "no violation was searched for", None: "no violation is known"}
-    found = f"{who_reaches} {reached(lower)}" if lower else none[searched]
-    return f"{text}; {found}."
+    attained = f"{who_reaches} {reached(lower)}" if lower else none[searched]
+    return f"{text}; {attained}."
 
 
 def judge(lower: float, upper: float, epsilon: float) -> Verdict:

@@ -109,7 +109,7 @@ def compare_people(
     certified: NDArray[np.bool_],
     flips: NDArray[np.bool_],
     counterparts: tuple[FloatArray, FloatArray] | None,
-    **asked: Any,
+    **parameters: Any,
 ) -> None:
     """Check that each witness is below its bound, and that no certified decision flips.
 
@@ -120,7 +120,7 @@ def compare_people(
         pair: Evidence = {"row": original_row(row), "individual": x[row].tolist()}
         if counterparts is not None:
             pair |= {"counterpart": counterparts[0][row].tolist(), "flip_counterpart": counterparts[1][row].tolist()}
-        return describe(question) | asked | pair
+        return describe(question) | parameters | pair
 
     compare(lower, upper, lambda row: f"Row {original_row(row)}: the output for a similar individual", evidence)
     both = certified & flips
@@ -170,16 +170,16 @@ def _profile_values(owner: NDArray[np.int64], cost: FloatArray, profiles: Profil
 
 
 def compare_means(
-    what: str, lower: npt.ArrayLike, upper: npt.ArrayLike, question: Question | None = None, **asked: Any
+    what: str, lower: npt.ArrayLike, upper: npt.ArrayLike, question: Question | None = None, **parameters: Any
 ) -> None:
     """Check that an attained mean, or largest violation, is below the proved one."""
 
     def evidence(_: int) -> Evidence:
         if question is None:
-            return asked
+            return parameters
         few = question.x.size <= PEOPLE
         rows = {"individuals": question.x.tolist(), "weights": question.weights.tolist()} if few else {}
-        return describe(question) | asked | rows
+        return describe(question) | parameters | rows
 
     compare(lower, upper, lambda _: what, evidence)
 
@@ -194,15 +194,15 @@ def refuse(message: str, evidence: Callable[[], Evidence]) -> None:
     raise SoundnessError(f"{message}: one of the two is wrong and nothing is certified", where, file)
 
 
-def describe(asked: Any) -> Evidence:
+def describe(question: Any) -> Evidence:
     """Return network, metric, domain and distance of a question or a job in the form that :func:`load` reads."""
     return {
-        "network": {name: array.tolist() for name, array in network_arrays(asked.network).items()},
-        "metric": metric_to_text(asked.metric),
-        "delta": asked.delta,
-        "domain": {name: array.tolist() for name, array in domain_arrays(asked.domain).items()},
-        "names": list(asked.domain.names),
-        "max_branches": asked.max_branches,
+        "network": {name: array.tolist() for name, array in network_arrays(question.network).items()},
+        "metric": metric_to_text(question.metric),
+        "delta": question.delta,
+        "domain": {name: array.tolist() for name, array in domain_arrays(question.domain).items()},
+        "names": list(question.domain.names),
+        "max_branches": question.max_branches,
     }
 
 

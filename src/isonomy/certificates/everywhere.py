@@ -46,12 +46,12 @@ PORTION = 64
 """Individuals of this sample that are attacked at a time."""
 
 ATTACKED = 12
-"""People attacked in each round, and as many near the worst found so far."""
+"""Individuals attacked in each round, and as many near the worst pair so far."""
 
 
 @dataclass(frozen=True, eq=False)
 class GlobalCertificate:
-    """What was proved of all similar pairs of a domain, and the worst pair that was found.
+    """Bounds, proved and attained, for all similar pairs of a domain, and the worst pair.
 
     ``decided`` is the share of the domain, by volume of the ranges and number of categories and whole numbers, in which
     every violation is proved to be at most ``epsilon`` (without one: at most ``lower + gap``). It is a lower bound: an
@@ -76,8 +76,8 @@ class GlobalCertificate:
         sides = {"individual": self.witness.individual, "counterpart": self.witness.counterpart}
         pair = {name: side[0].tolist() for name, side in sides.items() if len(side)}
         what = "The output between two similar individuals of the domain"
-        found = np.append(self.lower, self.witness.value)
-        compare_means(what, found, self.upper, self.question, arithmetic=self.arithmetic, **pair)
+        attained = np.append(self.lower, self.witness.value)
+        compare_means(what, attained, self.upper, self.question, arithmetic=self.arithmetic, **pair)
 
     @property
     def verdict(self) -> str:
@@ -87,11 +87,11 @@ class GlobalCertificate:
         return judge(self.lower, self.upper, self.epsilon)
 
     def __str__(self) -> str:
-        said = "" if self.epsilon is None else f", {self.verdict} at epsilon {parameter(self.epsilon)}"
+        verdict = "" if self.epsilon is None else f", {self.verdict} at epsilon {parameter(self.epsilon)}"
         pair = "certificate.witness[0] shows the pair." if len(self.witness) else "Nobody was found."
-        found = f"between {at_least(self.lower, 6)} and {at_most(self.upper, 6)}{said}"
+        bounds = f"between {at_least(self.lower, 6)} and {at_most(self.upper, 6)}{verdict}"
         share = at_least(100 * self.decided, 1)
-        return f"{found}; {share} % of the domain decided in {self.seconds:.1f} s.\n{pair}"
+        return f"{bounds}; {share} % of the domain decided in {self.seconds:.1f} s.\n{pair}"
 
 
 def certify_everywhere(
@@ -267,11 +267,11 @@ class _PairSearch:
         if not len(x):
             return
         effort = AttackBudget(steps=10, restarts=0, branches=8)
-        found = attack(self.question.network, self.head, self.question.similarity, x, effort)
-        best = int(found.lower.argmax())
-        if found.lower[best] > self.lower or not len(self.pair[0]):
-            self.lower = max(self.lower, float(found.lower[best]))
-            self.pair = x[best : best + 1].copy(), found.counterpart[best : best + 1].copy()
+        finds = attack(self.question.network, self.head, self.question.similarity, x, effort)
+        best = int(finds.lower.argmax())
+        if finds.lower[best] > self.lower or not len(self.pair[0]):
+            self.lower = max(self.lower, float(finds.lower[best]))
+            self.pair = x[best : best + 1].copy(), finds.counterpart[best : best + 1].copy()
 
     def _sample(self) -> FloatArray:
         """Draw at most ``SAMPLE`` individuals from the whole domain."""

@@ -214,39 +214,39 @@ def certify_local(
         model, people_of(people, schema), metric, own_delta(metric, delta), space, max_branches,
         favourable=favourable, threshold=threshold,
     )  # fmt: skip
-    judged = tier_for(question, tier, arithmetic == "float32")
+    bounds = tier_for(question, tier, arithmetic == "float32")
     n = len(question.x)
-    upper, kept = np.empty(n), np.empty(n, dtype=bool)
+    upper, certified = np.empty(n), np.empty(n, dtype=bool)
     # Without a search each individual is its own counterpart, and the table need not be copied.
     searched = budget is not None or decide or tier == "exact"
     lower, other = np.zeros(n), np.array(question.x) if searched else question.x
     flips, flip_other = np.zeros(n, dtype=bool), np.array(question.x) if searched else question.x
     # With many regions per individual blocks are smaller, so that the bar moves and threads have enough to share.
     many = question.similarity.count(question.x) if n > SAMPLE else 1.0
-    size = max(1, min(judged.size, int(BLOCKS * judged.size / many)))
+    size = max(1, min(bounds.size, int(BLOCKS * bounds.size / many)))
 
     def work(start: int) -> tuple[FloatArray, NDArray[np.bool_], Finds | None]:
         x = np.array(question.x[start : start + size])
-        known = judged.chunk(x)
-        return known.upper, known.kept, None if budget is None else judged.attack(x, budget, known)
+        known = bounds.chunk(x)
+        return known.upper, known.kept, None if budget is None else bounds.attack(x, budget, known)
 
     starts = range(0, n, size)
     with shown("Certifying", progress) as tick:
-        for start, (bound, keeps, some) in zip(starts, in_parallel(work, starts), strict=True):
+        for start, (bound, stays, some) in zip(starts, in_parallel(work, starts), strict=True):
             rows = slice(start, min(start + size, n))
-            upper[rows], kept[rows] = bound, keeps
+            upper[rows], certified[rows] = bound, stays
             if some is not None:
                 lower[rows], other[rows] = some.lower, some.counterpart
                 flips[rows], flip_other[rows] = some.flips, some.flip_counterpart
             tick(rows.stop, n)
         finds = Finds(lower, other, flips, flip_other)
         if tier == "exact":
-            upper, settled = judged.close_gaps(upper, finds, limits, began, tick)
-            kept |= settled
-        if decide and judged.head.decides:
-            judged.decide(kept, finds, max_nodes)
-    decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
-    if not judged.head.decides:
+            upper, settled = bounds.close_gaps(upper, finds, limits, began, tick)
+            certified |= settled
+        if decide and bounds.head.decides:
+            bounds.decide(certified, finds, max_nodes)
+    decision = np.where(certified, "certified", np.where(flips, "flippable", "undecided"))
+    if not bounds.head.decides:
         decision = np.full(n, "none")
     witnesses = Witnesses(question.x, other, lower, flips, flip_other, question)
     prediction = question.model(question.x) if predict else np.empty((n, 0))

@@ -52,7 +52,7 @@ PARTS = 4096
 more."""
 
 EXAMPLES = 32
-"""Individuals by whom the precision of the search is chosen."""
+"""Individuals on which the precision of the search is chosen."""
 
 BRANCHES = 3
 """Choices of categories searched for each individual: those nearest to a change of decision."""
@@ -124,23 +124,23 @@ class Bounds(LocalBounds, Tier):
         chunks = [slice(at, at + self.size) for at in range(0, len(upper), self.size)]
         return upper, np.concatenate([self.keeps(np.array(self.question.x[rows]), upper[rows]) for rows in chunks])
 
-    def decide(self, kept: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
+    def decide(self, certified: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
         """Decide by branch and bound whether open decisions can change.
 
         Individuals are taken in the chunks in which they were bounded, and share the budget of a chunk: a table that is
         certified block by block, of whole chunks, has the same answer.
         """
         each = max(8, PARTS // self.layers.widest)
-        for start in range(0, len(kept), self.size):
+        for start in range(0, len(certified), self.size):
             chunk = slice(start, start + self.size)
-            some = start + np.flatnonzero(~kept[chunk] & ~finds.flips[chunk])
-            count = min(self.size, len(kept) - start)
-            budget = Budget(each * count if nodes is None else math.ceil(nodes * count / len(kept)), math.inf)
+            some = start + np.flatnonzero(~certified[chunk] & ~finds.flips[chunk])
+            count = min(self.size, len(certified) - start)
+            budget = Budget(each * count if nodes is None else math.ceil(nodes * count / len(certified)), math.inf)
             if len(some) and budget.left:
                 with one_thread():
                     decisions = DecisionSearch(self, some, finds)
                     decisions.run(budget)
-                kept[some] |= decisions.stands
+                certified[some] |= decisions.stands
 
 
 register("network", Bounds)

@@ -121,7 +121,7 @@ class Schedule:
     rungs: tuple[float, ...]
     first: float | None
     multiplier: float
-    whole: bool = False  # the pilot group is everybody: all rungs are worth a pass for all
+    whole: bool = False  # the pilot group is the whole table: all rungs are worth a pass for all
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> Schedule | None:

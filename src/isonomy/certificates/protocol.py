@@ -129,8 +129,8 @@ class Tier(ABC):
         """Return upper bounds (n,), reduced until they meet ``finds.lower``, and whose decision cannot change."""
         raise self.unsupported("exact tier: take another one")
 
-    def decide(self, kept: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
-        """Decide in ``kept`` and ``finds`` whose decision can change."""
+    def decide(self, certified: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
+        """Decide in ``certified`` and ``finds`` whose decision can change."""
         raise self.unsupported("way to settle decisions: say decide=False")
 
     def unsupported(self, what: str) -> UnsupportedOperationError:

@@ -143,13 +143,13 @@ def search(
     tick: Callable[[int], None] = lambda rows: None,
 ) -> Points:
     """Add points around the individuals to those that are known; ``tick`` is called with the number of individuals
-    around whom one radius was searched, all of them for each of at most ``TURNS`` radii.
+    searched at one radius, all of them for each of at most ``TURNS`` radii.
 
     First a few radii are searched around every individual. The best populations of these points say how far each
     individual would travel, and there they are searched once more, a little nearer and a little further.
     """
     tier, question = moving.tier, moving.question
-    x, everybody = question.x, np.arange(len(question.x))
+    x, every_row = question.x, np.arange(len(question.x))
     # Candidates are many, and most of them do not matter in the end: one restart for each of them is enough.
     budget = replace(budget, restarts=min(budget.restarts, 1))
 
@@ -175,8 +175,8 @@ def search(
 
     radii = search_radii(shift, moving.diameter)
     if not radii or math.isinf(shift.order):
-        return searched(known, [(radius, everybody, turn) for radius in radii for turn in (0, 1)])
-    points = searched(known, [(radius, everybody, 0) for radius in radii[:NEAR]])
+        return searched(known, [(radius, every_row, turn) for radius in radii for turn in (0, 1)])
+    points = searched(known, [(radius, every_row, 0) for radius in radii[:NEAR]])
     weights = question.weights if question.weights.any() else np.ones(len(x))
     now, ahead = (points.mixture(weights, shift.resized(size)) for size in (shift.gamma, 2 * shift.gamma))
     rise = ahead.value - now.value
