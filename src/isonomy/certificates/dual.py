@@ -227,7 +227,7 @@ class Dual:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A plan within the budget: the ``share`` of each individual's mass is at the point ``dear``, the rest at ``cheap``.
+    """A plan within the budget: the ``share`` of each individual's mass is at point ``dear``, the rest at ``cheap``.
 
     ``value`` is its mean, rounded down.
     """
@@ -322,7 +322,7 @@ class _Choices:
         return at if self.sorted_ is None else self.sorted_[at]
 
     def sums(self, multiplier: float, total: float) -> tuple[float, float]:
-        """Return their parts of the mean of the best ``value − multiplier cost``, and of the mean cost of that choice."""
+        """Return their parts of the mean best ``value − multiplier cost``, and of the mean cost of that choice."""
         top, _, least = self._best(multiplier)
         shares = self.weights / total
         return float(shares @ top), float(shares @ least)
