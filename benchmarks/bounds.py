@@ -238,7 +238,7 @@ def attack_pairs(
     best, rng, target = np.zeros(len(x)), np.random.default_rng(0), np.zeros(len(x), dtype=np.int64)
 
     def probability(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        score, slope = field.climbed(y, target, np.ones(len(y)))
+        score, slope = field.scores_and_gradient(y, target, np.ones(len(y)))
         p = field.received(score)
         return p[:, 0], p * (1 - p) * slope
 

@@ -332,7 +332,7 @@ class _Check:
         owner = np.repeat(np.arange(len(rows)), self.profiles.start[rows + 1] - self.profiles.start[rows])
         x, value = np.ascontiguousarray(self.x[rows]), np.full(len(places), math.inf)
         alone = radius == 0
-        if self.reach.separates:
+        if self.reach.is_norm:
             self._look(rows, x)
             value[alone] = self.own[rows][owner[alone]]
         else:

@@ -113,7 +113,7 @@ class Reach:
         return self._balls[radius]
 
     @cached_property
-    def separates(self) -> bool:
+    def is_norm(self) -> bool:
         """Does every move cost something? Otherwise nobody stands still, not even at radius 0."""
         ground = self.ground
         if not np.isinf(ground.box(np.zeros(ground.width), 0.0)[1]).any():
@@ -121,7 +121,7 @@ class Reach:
         return bool(len(ground.root)) and bool(np.isfinite(axis_reach(ground.root, ground.order, 1.0)[1]).all())
 
     @cached_property
-    def together(self) -> bool:
+    def single_radius(self) -> bool:
         """May neurons be judged all together? Then a pass says little of smaller radii, which are worth their own.
 
         Neuron by neuron it says nearly as much of them as theirs would. A guide, nothing more.

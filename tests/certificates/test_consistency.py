@@ -19,12 +19,12 @@ from isonomy import AttackBudget, Counterparts, SoundnessError, certify_everywhe
 from isonomy.attacks import Known
 from isonomy.certificates import consistency
 from isonomy.certificates.certify import certify
-from isonomy.certificates.consistency import compare, compare_means, compare_points, load, told
+from isonomy.certificates.consistency import compare, compare_means, compare_points, counterexamples_saved_in, load
 from isonomy.certificates.dual import Bound, Dual
 from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import Profiles
-from isonomy.certificates.settling import Gaps
+from isonomy.certificates.settling import GapSearch
 from isonomy.errors import IsonomyError, ParameterError
 from isonomy.networks.network import Network
 from isonomy.search.pairs import Pairs
@@ -92,7 +92,7 @@ def test_local_bounds(monkeypatch: Patch, tier: str, arithmetic: str) -> None:
 
 
 def test_a_search_that_bounds_too_little(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Gaps, "_value", shrunk(Gaps._value))
+    monkeypatch.setattr(GapSearch, "_value", shrunk(GapSearch._value))
     refused(partial(ask, tier="exact", time_limit=None, max_nodes=300), "similar individual changes by")
 
 
@@ -219,12 +219,16 @@ def test_the_file_is_enough_to_see_it_again(monkeypatch: Patch, here: Path) -> N
 def test_the_error_comes_with_or_without_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for folder, words in ((tmp_path / "file" / "below", "cannot be written"), (None, "no file was to be written")):
-        with told(folder), pytest.raises(SoundnessError, match=words) as error:
+        with counterexamples_saved_in(folder), pytest.raises(SoundnessError, match=words) as error:
             compare_means("It", 1.0, 0.0)
         assert error.value.file is None
-    with told(None), told(tmp_path), pytest.raises(SoundnessError, match="no file was"):  # nowhere stays nowhere
+    with (
+        counterexamples_saved_in(None),
+        counterexamples_saved_in(tmp_path),
+        pytest.raises(SoundnessError, match="no file was"),
+    ):  # nowhere stays nowhere
         compare_means("It", 1.0, 0.0)
-    with told(tmp_path / "new"), pytest.raises(SoundnessError) as error:
+    with counterexamples_saved_in(tmp_path / "new"), pytest.raises(SoundnessError) as error:
         compare_means("It", 1.0, 0.0)
     copy = pickle.loads(pickle.dumps(error.value))
     assert str(copy) == str(error.value) and copy.file == error.value.file == next((tmp_path / "new").iterdir())
@@ -259,5 +263,8 @@ def test_points_are_compared_with_the_profile_of_their_owner(monkeypatch: pytest
     for at in range(len(owner)):
         too_much = known.copy()
         too_much[at] = np.nextafter(known[at], 2)
-        with told(None), pytest.raises(SoundnessError, match=rf"Row {owner[at]}: .* at a cost of {float(cost[at])!r} "):
+        with (
+            counterexamples_saved_in(None),
+            pytest.raises(SoundnessError, match=rf"Row {owner[at]}: .* at a cost of {float(cost[at])!r} "),
+        ):
             compare_points(owner, cost, too_much, profiles, evidence)

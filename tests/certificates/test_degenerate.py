@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from isonomy import AttackBudget, LocalCertificate, Mahalanobis, Metric, SoundnessError, WeightedLp, certify_local
-from isonomy.certificates.consistency import told
+from isonomy.certificates.consistency import counterexamples_saved_in
 from isonomy.networks.graph import Activation, Head
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Population
@@ -440,7 +440,7 @@ def test_the_pair_that_exceeds_a_smaller_bound_is_seen(tier: str) -> None:
     metric = true_metrics(rng, 3)[0]
     found = certified(network, x, metric, 0.5, tier)
     sound(network, x, found, metric, drawn(rng, metric, x, 0.5))
-    with told(None), pytest.raises(SoundnessError):  # no such certificate can be made
+    with counterexamples_saved_in(None), pytest.raises(SoundnessError):  # no such certificate can be made
         replace(found, upper=0.999 * found.lower)
     object.__setattr__(found, "upper", 0.999 * found.lower)
     with pytest.raises(AssertionError):

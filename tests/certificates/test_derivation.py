@@ -62,4 +62,4 @@ def test_bounds_from_texts_are_those_of_the_library(kind: str, space: Any) -> No
         bound = moving.bound(np.arange(len(x)), RADII, tight)
         assert same(bound, reach.bound(x, RADII, tight)) and bound.max() > 0
     assert same(moving.everywhere(), reach.everywhere(x))
-    assert (moving.kernel.separates, moving.kernel.together) == (reach.separates, reach.together)
+    assert (moving.kernel.is_norm, moving.kernel.single_radius) == (reach.is_norm, reach.single_radius)

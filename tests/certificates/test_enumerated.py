@@ -154,5 +154,5 @@ def test_one_feature_alone(question: dict[str, Any]) -> None:
     read = read_features(found.question.network, town.schema)
     for change in changes_alone(found, [each.name for each in town.features if not each.immutable]):
         pairs = town.pairs(only=change.feature)
-        town.check(change.found, pairs, pairs)
+        town.check(change.certificate, pairs, pairs)
         assert change.feature in read or not np.where(pairs, town.gap, 0.0).any()

@@ -45,7 +45,7 @@ class Stump:
 class StumpTier(Tier):
     """On the unbounded domain: can anybody similar stand on the other side of the cut?"""
 
-    separates, together = True, True  # it is its own reach, for a ground cost in which every move costs something
+    is_norm, single_radius = True, True  # it is its own reach, for a ground cost in which every move costs something
 
     def __init__(self, question: Any, tier: str, float32: bool) -> None:
         model = question.model
@@ -121,7 +121,7 @@ class BlackBox:
 class Enumeration(Tier):
     """Where similar people, and people within reach, are finitely many: all of them are asked."""
 
-    separates, together = True, True
+    is_norm, single_radius = True, True
 
     def __init__(self, question: Any, tier: str, float32: bool) -> None:
         self.question, self.head, self.size, self.balls = (
@@ -134,7 +134,7 @@ class Enumeration(Tier):
     def people(self, who: Similarity, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         found = who.regions(x)
         if any(regions.sets.extent.any() for regions in found):
-            raise self.lacks("bounds where somebody has more than finitely many similar people")
+            raise self.unsupported("bounds where somebody has more than finitely many similar people")
         return tuple(np.concatenate(each) for each in zip(*((r.owner, r.centre) for r in found), strict=True))
 
     def changes(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -294,15 +294,16 @@ def test_one_feature_alone_is_bounded_over_all_its_values(seed: int) -> None:
     changes = changes_alone(certificate, ["sex", "race"])
     for change in changes:
         truth = attained_alone(network, people, change.feature)
-        assert (change.found.lower <= truth + 1e-9).all() and (truth <= change.found.upper + 1e-12).all()
-        assert change.found.lower == pytest.approx(truth, abs=1e-6) and change.found.upper == pytest.approx(
+        assert (change.certificate.lower <= truth + 1e-9).all() and (truth <= change.certificate.upper + 1e-12).all()
+        assert change.certificate.lower == pytest.approx(truth, abs=1e-6) and change.certificate.upper == pytest.approx(
             truth, abs=1e-4
         )
     witnessed = certificate.local.witnesses.counterpart
     where, x = schema.slices["sex"], people.x.copy()
     x[:, where] = witnessed[:, where]
     by_witness = np.abs(network(x) - network(people.x)).max(axis=1).mean()
-    assert by_witness < changes[0].found.mean_lower  # the worst pair does not have the worst value of each feature
+    # The worst pair does not have the worst value of each feature.
+    assert by_witness < changes[0].certificate.mean_lower
 
 
 def test_the_table_of_single_features_says_whom_it_covers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ class Question:
     def bound(self, x: Array, radii: Array) -> Array:
         """For every row of one individual a radius; infinity stands for anybody."""
         found = [self.reach.bound(x[:1], [float(r)])[0, 0] for r in radii[np.isfinite(radii)]]
-        if self.reach.separates:
+        if self.reach.is_norm:
             found[0] = min(found[0], float(LocalBounds(self.network, self.head, self.similarity).chunk(x[:1]).upper[0]))
         return np.array(found + [self.reach.everywhere(x)[0]] * int(np.isinf(radii).sum()))
 

@@ -1,11 +1,11 @@
-"""What is attainable: similar pairs that a network treats differently.
+"""Attacks: similar pairs with different outputs of a network.
 
-A search (:mod:`~isonomy.attacks.search`) proposes, a judge (:mod:`~isonomy.attacks.judge`) checks.
+A search (:mod:`~isonomy.attacks.search`) proposes candidates, a judge (:mod:`~isonomy.attacks.judge`) checks them.
 """
 
 from isonomy.attacks.field import Field
 from isonomy.attacks.judge import Finds, Judge
-from isonomy.attacks.places import as_individuals, find_anchors, led_back
+from isonomy.attacks.places import as_individuals, find_anchors, project_to_region
 from isonomy.attacks.search import AttackBudget, attack, attack_budget
 from isonomy_verify.local import Known
 
@@ -19,5 +19,5 @@ __all__ = [
     "attack",
     "attack_budget",
     "find_anchors",
-    "led_back",
+    "project_to_region",
 ]

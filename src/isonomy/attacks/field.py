@@ -1,11 +1,11 @@
-"""What a search climbs: the scores of a network at points, and their gradients.
+"""The scores of a network at points, and their gradients, which a search climbs.
 
 A score is the logit ``t`` of a class (``p = σ(t)``, of two classes that of the second) or a number of a regression.
 Probabilities rise and fall with it, and unlike them it is not flat where they are all but 0 or 1.
 
-Gradients come from one pass back over the layers of the kernel's normal form. Where an activation is flat (a ReLU that
-sleeps) its slope says nothing of what lies within reach; given how far every coordinate moves, the slope of a chord
-takes its place, as far to both sides as these moves are likely to move what the activation reads.
+Gradients come from one backward pass over the layers of the kernel's normal form. Where an activation is flat (an
+inactive ReLU) its slope says nothing of the region; given the extent of every coordinate, the slope of a chord takes
+its place, as far to both sides as these moves are likely to move the activation's input.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Floats = NDArray[Any]
 IntArray = NDArray[np.int64]
 
 COARSE = 1e-4
-"""A float32 run that is off by more than this, relative to its outputs, leads nobody."""
+"""The largest error of a float32 run, relative to its outputs, with which a search uses it."""
 
 
 class Field:
@@ -39,18 +39,18 @@ class Field:
             prepared.single.weights
             if single
             else [
-                [(block.weight, turned) for block, turned in zip(layer.blocks, layer.transposed, strict=True)]
+                [(block.weight, transposed) for block, transposed in zip(layer.blocks, layer.transposed, strict=True)]
                 for layer in self.network.layers
             ]
         )
         with np.errstate(over="ignore"):
             self.biases: list[Floats] = [layer.bias.astype(self.dtype) for layer in self.network.layers]
-        self._reading = _reading(head)
+        self._class_differences = _class_differences(head)
 
     @classmethod
     def of(cls, prepared: Prepared, head: Head, x: FloatArray, margins: FloatArray | None = None) -> Field:
-        """In float32, which leads a search just as well, unless the network's ``margins`` at the examples ``x`` do not
-        fit."""
+        """Make a field in float32, or in float64 where float32 misses the network's ``margins`` at the examples
+        ``x``."""
         coarse = cls(prepared, head, single=True)
         with np.errstate(all="ignore"):
             fine = Run.of(prepared.network, x).z[-1] if margins is None else margins
@@ -59,109 +59,109 @@ class Field:
 
     @property
     def targets(self) -> int:
-        """How many scores there are: of two probabilities one says all."""
+        """Return the number of scores: 1 for two probabilities."""
         return 1 if self.head.kind == "softmax" and self.head.outputs == 2 else self.head.outputs
 
     def margins(self, y: FloatArray) -> FloatArray:
-        """The network's margins at points."""
+        """Return the network's margins (n, p) at points (n, m)."""
         return self._run(y)[-1].astype(np.float64)
 
     def scores(self, margins: FloatArray) -> FloatArray:
-        """All scores (n, targets)."""
-        if self._reading is None:
+        """Return all scores (n, targets)."""
+        if self._class_differences is None:
             return margins
-        apart = np.einsum("np,cjp->ncj", margins, self._reading)
-        top = apart.max(2, keepdims=True)
-        return np.asarray(-(np.log(np.exp(apart - top).sum(2)) + top[..., 0]))
+        differences = np.einsum("np,cjp->ncj", margins, self._class_differences)
+        top = differences.max(2, keepdims=True)
+        return np.asarray(-(np.log(np.exp(differences - top).sum(2)) + top[..., 0]))
 
     def received(self, scores: FloatArray) -> FloatArray:
-        """What people with these scores are given: probabilities, or the numbers themselves."""
+        """Return the outputs of these scores: probabilities, or the numbers themselves."""
         return scores if self.head.kind == "regression" else sigmoid(scores)
 
-    def climbed(
+    def scores_and_gradient(
         self, y: FloatArray, target: IntArray, sign: FloatArray, extent: FloatArray | None = None, share: float = 1.0
     ) -> tuple[FloatArray, FloatArray]:
-        """Scores (n, targets), and the gradient (n, m) of each row's own score times its sign.
+        """Return scores (n, targets), and the gradient (n, m) of each row's own score times its sign.
 
-        With the ``extent`` (n or 1, m) of moves slopes are those of chords, over this ``share`` of what they move; with
-        a share of 1, of what they move at most.
+        With the ``extent`` (n or 1, m) of moves slopes are those of chords, over this ``share`` of the likely change of
+        an activation's input; with a share of 1, of its largest change.
         """
         run = self._run(y)
         margins = run[-1].astype(np.float64)
         spread = None if extent is None else self._spread(run, share * extent, 1 if share >= 1 else 2)
-        carried: dict[int, Floats] = {}
-        pulled = (self._pull(margins, target) * sign[:, None]).astype(self.dtype)
+        gradients: dict[int, Floats] = {}  # of the sources of layers, 0 the input
+        back = (self._score_gradient(margins, target) * sign[:, None]).astype(self.dtype)
         for k in range(len(run) - 1, -1, -1):
             if k < len(run) - 1:
-                if k + 1 not in carried:
+                if k + 1 not in gradients:
                     continue
                 activation = self.network.layers[k].activation
                 assert activation is not None
                 slope = _slope(activation, run[k]) if spread is None else _chord(activation, run[k], spread[k])
-                pulled = np.multiply(carried.pop(k + 1), slope, dtype=self.dtype)
+                back = np.multiply(gradients.pop(k + 1), slope, dtype=self.dtype)
             for block, (weight, _) in zip(self.network.layers[k].blocks, self.weights[k], strict=True):
-                part = pulled @ weight
-                carried[block.source] = carried[block.source] + part if block.source in carried else part
-        gradient = carried.get(0, np.zeros((1, 1))) + np.zeros(y.shape)
+                part = back @ weight
+                gradients[block.source] = gradients[block.source] + part if block.source in gradients else part
+        gradient = gradients.get(0, np.zeros((1, 1))) + np.zeros(y.shape)
         return self.scores(margins), np.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0)
 
     def _run(self, y: FloatArray) -> list[Floats]:
-        """What every layer's activation reads; the last are the margins."""
-        read: list[Floats] = []
+        """Return the inputs of every layer's activation; the last are the margins."""
+        inputs: list[Floats] = []
         sources: list[Floats] = [y.astype(self.dtype, copy=False)]
         for layer, weights, bias in zip(self.network.layers, self.weights, self.biases, strict=True):
             z: Floats = np.broadcast_to(bias, (len(y), layer.width))
-            for block, (_, turned) in zip(layer.blocks, weights, strict=True):
-                product = sources[block.source] @ turned
+            for block, (_, transposed) in zip(layer.blocks, weights, strict=True):
+                product = sources[block.source] @ transposed
                 product += z
                 z = product
-            read.append(z)
+            inputs.append(z)
             if layer.activation is None:
                 break
             value = np.maximum(z, 0) if layer.activation.kind == "relu" else layer.activation.shape.value(z)
             sources.append(value.astype(self.dtype, copy=False))
-        return read
+        return inputs
 
     def _spread(self, run: list[Floats], extent: FloatArray, order: int) -> list[Floats]:
-        """How far moves of single coordinates, each up to its extent, move what an activation reads: all together
-        (order 1), or as if they were independent (order 2)."""
+        """Return how far moves of the coordinates, each up to its extent, change the inputs of activations: in the
+        worst case (order 1), or as if they were independent (order 2)."""
         sources: list[Floats] = [(np.minimum(extent, 1e6) ** order).astype(self.dtype)]
         spread: list[Floats] = []
         for layer, z, weights in zip(self.network.layers, run, self.weights, strict=True):
             if layer.activation is None:
                 break
             total: Floats = np.zeros((1, layer.width), self.dtype)
-            for block, (_, turned) in zip(layer.blocks, weights, strict=True):
-                total = total + sources[block.source] @ np.abs(turned) ** order
+            for block, (_, transposed) in zip(layer.blocks, weights, strict=True):
+                total = total + sources[block.source] @ np.abs(transposed) ** order
             spread.append(total ** (1 / order))
             sources.append((np.abs(_chord(layer.activation, z, spread[-1])) * spread[-1]) ** order)
         return spread
 
-    def _pull(self, margins: FloatArray, target: IntArray) -> FloatArray:
-        """The gradient of each row's own score by the margins."""
-        if self._reading is None:
+    def _score_gradient(self, margins: FloatArray, target: IntArray) -> FloatArray:
+        """Return the gradient (n, p) of each row's own score by the margins."""
+        if self._class_differences is None:
             return np.eye(margins.shape[1])[target]
-        reading = self._reading[target]
-        apart = np.einsum("np,njp->nj", margins, reading)
-        share = np.exp(apart - apart.max(1, keepdims=True))
+        matrix = self._class_differences[target]
+        differences = np.einsum("np,njp->nj", margins, matrix)
+        share = np.exp(differences - differences.max(1, keepdims=True))
         share /= share.sum(1, keepdims=True)
-        return np.asarray(-np.einsum("nj,njp->np", share, reading))
+        return np.asarray(-np.einsum("nj,njp->np", share, matrix))
 
 
-def _reading(head: Head) -> FloatArray | None:
-    """The differences ``z_j − z_c`` (classes, others, margins) of each class in terms of the margins; None: the scores
-    are the margins."""
+def _class_differences(head: Head) -> FloatArray | None:
+    """Return the matrix (classes, others, margins) of the differences ``z_j − z_c`` of each class in terms of the
+    margins; None: the scores are the margins."""
     if head.kind != "softmax" or head.outputs == 2:
         return None
     k = head.outputs
-    reading = np.zeros((k, k - 1, len(head.pairs)))
+    matrix = np.zeros((k, k - 1, len(head.pairs)))
     for i, (c, j) in enumerate(head.pairs):
-        reading[c, j - 1, i], reading[j, c, i] = 1.0, -1.0
-    return reading
+        matrix[c, j - 1, i], matrix[j, c, i] = 1.0, -1.0
+    return matrix
 
 
 def _slope(activation: Activation, z: Floats) -> Floats:
-    """The derivative; at a kink that of the piece to its left."""
+    """Return the derivative; at a kink that of the piece to its left."""
     shape = activation.shape
     if not shape.slopes:
         assert shape.slope is not None
@@ -175,7 +175,7 @@ def _slope(activation: Activation, z: Floats) -> Floats:
 
 
 def _chord(activation: Activation, z: Floats, spread: Floats) -> Floats:
-    """The slope from ``z − spread`` to ``z + spread``, or at ``z`` where that is one point."""
+    """Return the slope from ``z − spread`` to ``z + spread``, or at ``z`` where that is one point."""
     value = activation.shape.value
     rise = value(z + spread) - value(z - spread)
     narrow = spread <= 1e-5 * (1 + np.abs(z))

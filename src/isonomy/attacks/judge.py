@@ -1,8 +1,8 @@
-"""What counts as found: candidates that were checked afresh, and the best of each individual.
+"""The judge checks candidates afresh and records the best of each individual.
 
-**Soundness.** A search proves nothing and is trusted with nothing. The vector ``y`` itself must be allowed by the
-domain, its distance rounded *up* must be at most ``δ``, and the value reported is the change between the kernel's
-enclosures of both runs, rounded *down*. A failed check costs the find, never the truth of ``lower``.
+**Soundness.** A search is not trusted. The vector ``y`` itself must be allowed by the domain, its distance rounded *up*
+must be at most ``δ``, and the value reported is the change between the kernel's enclosures of both runs, rounded
+*down*. A candidate that fails a check is dropped; ``lower`` stays true.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from isonomy_verify.heads import Head
 from isonomy_verify.tiers import Enclosure, enclose_at
 
 EXAMPLES = 16
-"""Individuals by whom the precision of a search is chosen."""
+"""Individuals on which the precision of a search is chosen."""
 
 FEW = 16
-"""Candidates that are enclosed rather than chosen among."""
+"""Candidates that are all enclosed, without a choice among them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Finds:
-    """The best checked find of each individual: ``lower`` 0 and ``counterpart`` x itself where there is none."""
+    """The best checked candidate of each individual: ``lower`` 0 and ``counterpart`` x itself where there is none."""
 
     lower: FloatArray
     counterpart: FloatArray
@@ -41,12 +41,12 @@ class Finds:
 
 
 class Judge:
-    """Checks finds and keeps the best of each individual."""
+    """Check candidates and record the best of each individual."""
 
     def __init__(
         self, network: Network, head: Head, similarity: Similarity, x: FloatArray, at: Enclosure | None = None
     ) -> None:
-        """``at`` are the margins at ``x`` where they are known already."""
+        """Enclose the margins at ``x`` (n, m), unless ``at`` has them."""
         self.prepared, self.head, self.similarity, self.x = prepared_for(network), head, similarity, x
         self.at_x = enclose_at(self.prepared, x) if at is None else at
         self.decision = head.decision(self.at_x)
@@ -55,16 +55,16 @@ class Judge:
             self.field = Field.of(self.prepared, head, x[:EXAMPLES], middle[:EXAMPLES])
             self.scores = self.field.scores(middle)
             self.received = self.field.received(self.scores)
-        self.room = _room(head, self.decision, self.received)
+        self.margin_to_flip = _margin_to_flip(head, self.decision, self.received)
         self.lower, self.counterpart = np.zeros(len(x)), x.copy()
         self.flips, self.flip_counterpart = np.zeros(len(x), dtype=bool), x.copy()
 
     def consider(self, owner: IntArray, y: FloatArray) -> None:
-        """Look at candidates ``y`` for the individuals ``owner``."""
+        """Check candidates ``y`` (k, m) for the individuals ``owner`` (k,) and record the best."""
         fits = self.fits(owner, y)
         owner, y = (owner, y) if fits.all() else (owner[fits], y[fits])
         people = int(np.count_nonzero(np.bincount(owner, minlength=1)))
-        if len(owner) > people + max(FEW, people // 4):  # else to choose costs more than it saves
+        if len(owner) > people + max(FEW, people // 4):  # else choosing costs more than it saves
             chosen = self._promising(owner, y)
             owner, y = owner[chosen], y[chosen]
         if not len(owner):
@@ -74,12 +74,12 @@ class Judge:
         top = last_of_each(owner, value)
         better = top[value[top] > self.lower[owner[top]]]
         self.lower[owner[better]], self.counterpart[owner[better]] = value[better], y[better]
-        flip = self._news(owner, other)
+        flip = self._is_first_flip(owner, other)
         self.flip_counterpart[owner[flip]] = y[flip]
         self.flips[owner[flip]] = True
 
     def fits(self, owner: IntArray, y: FloatArray) -> NDArray[np.bool_]:
-        """Which candidates are possible individuals and certainly similar to their owners."""
+        """Return which candidates are possible individuals and certainly similar to their owners."""
         x, domain = self.x[owner], self.similarity.domain
         free = domain.kind == "unbounded" and not domain.immutable.any()
         fits: NDArray[np.bool_] = np.asarray(np.isfinite(y).all(1)) if free else domain.allows(x, y)
@@ -89,51 +89,50 @@ class Judge:
         return fits
 
     def change(self, owner: IntArray, scores: FloatArray) -> FloatArray:
-        """By how much somebody with these scores (n, targets) is treated differently, about."""
+        """Return about the change of output (n,) from the owners to these scores (n, targets)."""
         return np.asarray(np.abs(self.field.received(scores) - self.received[owner]).max(1))
 
     def _promising(self, owner: IntArray, y: FloatArray) -> IntArray:
-        """Of several candidates of an individual the one that goes furthest, if it goes further than what is known, and
-        one that is decided otherwise, if that is news: only these are worth an enclosure."""
-        keep = np.bincount(owner, minlength=len(self.x))[owner] == 1
-        rows = np.flatnonzero(~keep)
+        """Return of each individual's candidates the one with the largest change, if above the recorded one, and one
+        with another decision, if none is recorded: only these are worth an enclosure."""
+        chosen = np.bincount(owner, minlength=len(self.x))[owner] == 1
+        rows = np.flatnonzero(~chosen)
         if len(rows):
             mine = owner[rows]
             with np.errstate(all="ignore"):
                 margins = self.field.margins(y[rows])
                 value = np.nan_to_num(self.change(mine, self.field.scores(margins)), nan=-1.0, posinf=-1.0)
-                flip = np.flatnonzero(self._news(mine, self.head.decision(Enclosure(margins, margins))))
+                flip = np.flatnonzero(self._is_first_flip(mine, self.head.decision(Enclosure(margins, margins))))
             top = last_of_each(mine, value)
-            keep[rows[top[value[top] > self.lower[mine[top]] * (1 - 1e-5)]]] = True
-            keep[rows[flip[np.unique(mine[flip], return_index=True)[1]]]] = True
-        return np.flatnonzero(keep)
+            chosen[rows[top[value[top] > self.lower[mine[top]] * (1 - 1e-5)]]] = True
+            chosen[rows[flip[np.unique(mine[flip], return_index=True)[1]]]] = True
+        return np.flatnonzero(chosen)
 
-    def _news(self, owner: IntArray, decision: IntArray) -> NDArray[np.bool_]:
-        """Is it another decision than the individual's own, for somebody of whom no other one is known?"""
+    def _is_first_flip(self, owner: IntArray, decision: IntArray) -> NDArray[np.bool_]:
+        """Return whether a decision differs from the owner's own, where no other one is recorded yet."""
         own = self.decision[owner]
         return np.asarray((decision >= 0) & (own >= 0) & (decision != own) & ~self.flips[owner])
 
     def finds(self) -> Finds:
-        """The best of each individual."""
+        """Return the best candidate of each individual."""
         return Finds(self.lower, self.counterpart, self.flips, self.flip_counterpart)
 
 
 def last_of_each(owner: IntArray, value: FloatArray) -> IntArray:
-    """Where the largest value of each owner stands."""
+    """Return the index of the largest value of each owner."""
     order = np.lexsort((value, owner))
     top: IntArray = order[np.append(owner[order][1:] != owner[order][:-1], True)]
     return top
 
 
-def _room(head: Head, decision: IntArray, received: FloatArray) -> FloatArray:
-    """By how much people must be treated differently, at least, to be decided otherwise; infinite where nothing is
-    decided."""
+def _margin_to_flip(head: Head, decision: IntArray, received: FloatArray) -> FloatArray:
+    """Return the least change of output (n,) with which the decision changes; infinite where nothing is decided."""
     if (decision < 0).all():
         return np.full(len(decision), np.inf)
     if received.shape[1] == 1:
         cut = 0.5 if head.threshold is None else 1 - head.threshold if head.mirrored else head.threshold
-        room = np.abs(received[:, 0] - cut)
+        margin = np.abs(received[:, 0] - cut)
     else:
         ordered = np.sort(received, axis=1)
-        room = (ordered[:, -1] - ordered[:, -2]) / 2
-    return np.where(decision < 0, np.inf, room)
+        margin = (ordered[:, -1] - ordered[:, -2]) / 2
+    return np.where(decision < 0, np.inf, margin)

@@ -1,12 +1,12 @@
-"""Where a search may go: moves inside the regions of similar sets, and the individuals that they make.
+"""Moves inside the regions of similar sets, and the individuals at their ends.
 
-A region is ``{v : ‖o + R v‖_p ≤ ρ, low ≤ v ≤ high, each block of shares in its simplex}``. Three questions are asked
-of it: where it has a point at all (its *anchor*), where a linear function is largest over it, and which of its points
-stands for a given move. Answers are approximate; what comes of them is checked by the judge.
+A region is ``{v : ‖o + R v‖_p ≤ ρ, low ≤ v ≤ high, each block of shares in its simplex}``. Three operations: a point
+of it (its *anchor*), the maximizer of a linear function, and the projection of a move. All are approximate; the judge
+checks what comes of them.
 
-Moves ``v`` with ``R v = 0`` cost nothing and only the box limits them, however small the ball is. So every move is seen
-as a sum: coordinates that the metric ignores, other moves that cost nothing (:class:`Costless`), and the rest, which
-alone must be led back into the ball.
+Moves ``v`` with ``R v = 0`` cost nothing and only the box limits them, however small the ball is. So every move is a
+sum: coordinates that the metric ignores, other moves that cost nothing (:class:`Costless`), and the rest, which alone
+must be projected into the ball.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ from isonomy_verify.sets import ConvexSets
 from isonomy_verify.splitting import into_ball
 
 FAR = 1e6
-"""How far a search goes where nothing holds it back."""
+"""How far a search goes where nothing limits it."""
 
 BALANCE = 30
-"""Steps by which a ball and a box are weighed against each other."""
+"""Primal-dual steps for a linear function over a ball within a box."""
 
 INSIDE = 1e-9
-"""Share of a move that keeps an individual clear of the edge of its region."""
+"""Share by which moves are shortened, away from the boundary of their region."""
 
 SCALE = 0.1
-"""Balls smaller than this beside their box count as this large while both are weighed against each other."""
+"""Balls smaller than this share of their box count as this large in the primal-dual steps."""
 
 ROUNDINGS = 256 * U
-"""What roundings of coordinates and of the regions themselves may add to a distance, relative to ``|R| |y|``."""
+"""How much roundings of coordinates and of regions may add to a distance, relative to ``|R| |y|``."""
 
 
 class Costless(NamedTuple):
-    """What a seminorm ignores: whole coordinates ``free`` (m,), exactly, and the projector ``null`` (m, m) on the other
-    moves without length, 0 at free coordinates; None where there are none."""
+    """The moves that a seminorm ignores: whole coordinates ``free`` (m,), exactly, and the projector ``null`` (m, m) on
+    the other moves without length, 0 at free coordinates; None where there are none."""
 
     free: NDArray[np.bool_]
     null: FloatArray | None
 
     @classmethod
     def of(cls, sets: ConvexSets) -> Costless:
-        """What costs nothing in a batch of sets, all of which share the root."""
+        """Return the moves without cost of a batch of sets, all of which share the root."""
         return _costless(sets.root.tobytes(), sets.root.shape, sets.blocks)
 
     def unpaid(self, moves: FloatArray) -> FloatArray:
-        """The part of moves (n, m) at other than free coordinates that has no length."""
+        """Return the part (n, m) of moves, at other than free coordinates, that has no length."""
         return np.zeros(moves.shape) if self.null is None else np.asarray(moves @ self.null)
 
     @property
     def mixed(self) -> NDArray[np.bool_]:
-        """The coordinates (m,) that take part in moves without length and are not free by themselves."""
+        """Return the coordinates (m,) of moves without length that are not free by themselves."""
         return np.zeros(len(self.free), dtype=bool) if self.null is None else np.asarray(self.null.any(1))
 
 
@@ -71,28 +71,28 @@ def _costless(root: bytes, shape: tuple[int, int], blocks: tuple[tuple[int, int]
     for place, (start, stop) in enumerate(blocks):  # shares move together, so they are free together
         free[start:stop] = free[start:stop].all()
         sums[place, start:stop] = 1.0
-    ruled = np.flatnonzero(~free)
-    if not len(ruled):
+    costly = np.flatnonzero(~free)
+    if not len(costly):
         return Costless(free, None)
-    paid = rows[:, ruled] / max(float(np.abs(rows).max(initial=0.0)), 1e-300)
-    _, values, across = np.linalg.svd(np.concatenate([paid, sums[:, ruled]]))
+    paid = rows[:, costly] / max(float(np.abs(rows).max(initial=0.0)), 1e-300)
+    _, values, across = np.linalg.svd(np.concatenate([paid, sums[:, costly]]))
     basis = across[int((values > 1e-10 * values.max(initial=0.0)).sum()) :]
     if not len(basis):
         return Costless(free, None)
     null = np.zeros((shape[1], shape[1]))
-    null[np.ix_(ruled, ruled)] = basis.T @ basis
+    null[np.ix_(costly, costly)] = basis.T @ basis
     return Costless(free, np.where(np.abs(null) > 1e-9, null, 0.0))
 
 
 def find_anchors(sets: ConvexSets, rows: int) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """A move inside each of so many regions, to which steps are led back; and for which regions one was found."""
+    """Return a move (rows, m) inside each region, its anchor, and for which regions (rows,) it is inside."""
     if sets.is_ball:
         return np.zeros((rows, sets.low.shape[1])), np.ones(rows, dtype=bool)
     low, high = (np.broadcast_to(side, (rows, side.shape[1])) for side in (sets.low, sets.high))
     if not len(sets.root):
         return _clip(0.0, low, high), np.ones(rows, dtype=bool)
     moves = _clip(-(sets.offset @ sets.inverse.T), low, high)
-    outside = np.flatnonzero(_beyond(sets, moves) > 0)
+    outside = np.flatnonzero(_excess(sets, moves) > 0)
     if len(outside) and sets.order == 2:
         # The nearest point of the box to the ball's centre, by projected descent with momentum.
         offset = sets[outside].offset
@@ -103,31 +103,32 @@ def find_anchors(sets: ConvexSets, rows: int) -> tuple[FloatArray, NDArray[np.bo
             gradient = (offset + ahead @ sets.root.T) @ sets.root
             last, now = now, _clip(ahead - rate * gradient, low[outside], high[outside])
         moves[outside] = now
-    return moves, _beyond(sets, moves) <= 0
+    return moves, _excess(sets, moves) <= 0
 
 
 def _clip(v: FloatArray | float, low: FloatArray, high: FloatArray) -> FloatArray:
-    """``np.clip`` without its overhead, which counts for small arrays."""
+    """Clip like ``np.clip``, without its overhead, which counts for small arrays."""
     return np.asarray(np.minimum(np.maximum(v, low), high))
 
 
-def _beyond(sets: ConvexSets, moves: FloatArray) -> FloatArray:
-    """By how much moves are outside the ball."""
+def _excess(sets: ConvexSets, moves: FloatArray) -> FloatArray:
+    """Return how far (n,) moves are outside the ball, negative inside."""
     return np.asarray(np.linalg.norm(sets.offset + moves @ sets.root.T, sets.order, axis=1) - sets.radius)
 
 
 @np.errstate(all="ignore")  # what overflows is no witness
-def led_back(sets: ConvexSets, anchors: FloatArray, moves: FloatArray) -> FloatArray:
-    """Project moves into their sets: box, simplices, then what they pay along the line to the anchor into the ball."""
-    moves = _boxed(sets, moves, _Shares.of(sets))
+def project_to_region(sets: ConvexSets, anchors: FloatArray, moves: FloatArray) -> FloatArray:
+    """Project moves (n, m) into their sets: box and simplices, then their costly part, towards the anchor, into the
+    ball."""
+    moves = _project_to_box(sets, moves, _Shares.of(sets))
     if not len(sets.root):
         return moves
     at, away = sets.offset + anchors @ sets.root.T, moves - anchors
     line, radius = away @ sets.root.T, sets.radius * (1 - INSIDE)
     if sets.order == 2:
         along, length = np.vecdot(at, line), np.maximum(np.vecdot(line, line), 1e-300)
-        room = np.maximum(radius * radius - np.vecdot(at, at), 0.0)
-        share = (np.sqrt(along * along + length * room) - along) / length
+        slack = np.maximum(radius * radius - np.vecdot(at, at), 0.0)
+        share = (np.sqrt(along * along + length * slack) - along) / length
     elif not at.any():
         share = radius / np.maximum(np.linalg.norm(line, sets.order, axis=1), 1e-300)
     else:
@@ -138,15 +139,15 @@ def led_back(sets: ConvexSets, anchors: FloatArray, moves: FloatArray) -> FloatA
             share = np.where(outside, share - step, np.minimum(share + step, 1.0))
     share = np.minimum(np.maximum(share, 0.0), 1.0)[:, None]
     costless = Costless.of(sets)
-    led = anchors + share * away
+    projected = anchors + share * away
     if costless.null is not None:
-        led = led + _as_far(led, (1.0 - share) * costless.unpaid(away), sets)
-    return np.where(costless.free, moves, led) if costless.free.any() else led
+        projected = projected + _part_inside_box(projected, (1.0 - share) * costless.unpaid(away), sets)
+    return np.where(costless.free, moves, projected) if costless.free.any() else projected
 
 
-def _as_far(place: FloatArray, more: FloatArray, sets: ConvexSets) -> FloatArray:
-    """As much of ``more`` (n, m), in its direction, as the box leaves to those who stand at ``place``."""
-    ends = np.where(more > 0, sets.high - place, np.where(more < 0, sets.low - place, 0.0))
+def _part_inside_box(point: FloatArray, more: FloatArray, sets: ConvexSets) -> FloatArray:
+    """Return the largest multiple, up to 1, of ``more`` (n, m) that stays in the box from ``point`` (n, m)."""
+    ends = np.where(more > 0, sets.high - point, np.where(more < 0, sets.low - point, 0.0))
     share = np.where(more == 0, 1.0, ends / np.where(more == 0, 1.0, more)).min(1, initial=1.0)
     return np.asarray(np.maximum(share, 0.0)[:, None] * more)
 
@@ -173,27 +174,27 @@ class _Shares(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _table(blocks: tuple[tuple[int, int], ...]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """The columns of blocks (blocks, widest), shorter ones filled up, and which of them are real."""
+    """Return the columns of blocks (blocks, widest), shorter ones filled up, and which of them are real."""
     first, size = (np.array(side)[:, None] for side in zip(*((a, b - a) for a, b in blocks), strict=True))
     place = np.arange(size.max())
     return first + np.minimum(place, size - 1), place < size
 
 
-def _boxed(sets: ConvexSets, moves: FloatArray, shares: _Shares | None) -> FloatArray:
-    """The nearest moves that box and simplices allow."""
+def _project_to_box(sets: ConvexSets, moves: FloatArray, shares: _Shares | None) -> FloatArray:
+    """Return the nearest moves (n, m) in box and simplices."""
     if shares is not None:
         column, real, base, low, high = shares
         moves = np.array(moves)
-        moves[:, column[real]] = (_to_shares(base + moves[:, column], low, high, real) - base)[:, real]
+        moves[:, column[real]] = (_project_to_simplex(base + moves[:, column], low, high, real) - base)[:, real]
     return _clip(moves, sets.low, sets.high)
 
 
-def _to_shares(rows: FloatArray, low: FloatArray, high: FloatArray, real: NDArray[np.bool_]) -> FloatArray:
-    """The nearest shares between ``low`` and ``high`` that add up to 1 along the last axis, as far as they are real:
-    all lowered by the same, then cut off.
+def _project_to_simplex(rows: FloatArray, low: FloatArray, high: FloatArray, real: NDArray[np.bool_]) -> FloatArray:
+    """Return the nearest shares between ``low`` and ``high`` that add up to 1 along the last axis, where ``real``: all
+    lowered by the same number, then clipped.
 
-    The sum falls with that number, piece by piece linearly. Between 0 and 1 the piece is found by sorting, otherwise
-    about by halving; within it the number is exact.
+    The sum is decreasing and piecewise linear in that number. Between 0 and 1 the piece comes from sorting, otherwise
+    about from bisection; within it the number is exact.
     """
     if not low.any() and (high == real).all():
         ordered = -np.sort(np.where(real, -rows, np.inf), axis=-1)
@@ -210,54 +211,56 @@ def _to_shares(rows: FloatArray, low: FloatArray, high: FloatArray, real: NDArra
     return _clip(shares + np.where(free, rest, 0.0), low, high)
 
 
-def furthest(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
-    """Where a linear function is largest: over the ball alone if the box does not hold that back, over box and
-    simplices where there is no ball, and else where both are weighed against each other."""
+def linear_maximizer(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
+    """Return the moves (n, m) at which a linear function is largest: over the ball alone if that is in the box, over
+    box and simplices where there is no ball, and else about over both."""
     if not len(sets.root):
-        return _corner(sets, gradient)
+        return _box_maximizer(sets, gradient)
     free = Costless.of(sets).free
     paid = np.where(free, 0.0, gradient)
-    pulled = paid @ sets.inverse
-    moves = on_sphere(sets, pulled)
+    coefficients = paid @ sets.inverse
+    moves = ball_maximizer(sets, coefficients)
     if sets.clipped:
-        rows = np.flatnonzero(_held_back(sets, paid, pulled, moves))
+        rows = np.flatnonzero(_leaves_box(sets, paid, coefficients, moves))
         if len(rows):
-            moves[rows] = _balanced(sets[rows], paid[rows], moves[rows])
-    return np.where(free, _corner(sets, gradient), moves) if free.any() else moves
+            moves[rows] = _ball_in_box_maximizer(sets[rows], paid[rows], moves[rows])
+    return np.where(free, _box_maximizer(sets, gradient), moves) if free.any() else moves
 
 
-def on_sphere(sets: ConvexSets, pulled: FloatArray) -> FloatArray:
-    """Where a linear function of ``R v + o`` is largest over the ball."""
-    place = sets.radius[:, None] * _pole(pulled, sets.order)
-    return np.asarray((place - sets.offset if sets.offset.any() else place) @ sets.inverse.T)
+def ball_maximizer(sets: ConvexSets, coefficients: FloatArray) -> FloatArray:
+    """Return the moves (n, m) at which a linear function of ``R v + o`` is largest over the ball."""
+    point = sets.radius[:, None] * _unit_ball_maximizer(coefficients, sets.order)
+    return np.asarray((point - sets.offset if sets.offset.any() else point) @ sets.inverse.T)
 
 
-def _held_back(sets: ConvexSets, gradient: FloatArray, pulled: FloatArray, moves: FloatArray) -> NDArray[np.bool_]:
-    """Where the ball's own furthest point is outside the box, or there are directions that only the box limits."""
-    room = 1e-9 * sets.extent
-    held = ((moves < sets.low - room) | (moves > sets.high + room)).any(1)
-    still = (sets.low == 0) & (sets.high == 0)
-    left = np.where(still, 0.0, gradient - pulled @ sets.root)
-    held |= np.abs(left).max(1) > 1e-6 * np.abs(gradient).max(1)
+def _leaves_box(
+    sets: ConvexSets, gradient: FloatArray, coefficients: FloatArray, moves: FloatArray
+) -> NDArray[np.bool_]:
+    """Return where the ball's maximizer is outside the box, or there are directions that only the box limits."""
+    tolerance = 1e-9 * sets.extent
+    outside = ((moves < sets.low - tolerance) | (moves > sets.high + tolerance)).any(1)
+    fixed = (sets.low == 0) & (sets.high == 0)
+    residual = np.where(fixed, 0.0, gradient - coefficients @ sets.root)
+    outside |= np.abs(residual).max(1) > 1e-6 * np.abs(gradient).max(1)
     for start, stop in sets.blocks:  # shares that no longer add up
-        held |= np.abs(moves[:, start:stop].sum(1)) > 1e-9
-    return np.asarray(held)
+        outside |= np.abs(moves[:, start:stop].sum(1)) > 1e-9
+    return np.asarray(outside)
 
 
-def _pole(pulled: FloatArray, order: float) -> FloatArray:
-    """Where a linear function is largest on the unit ball of a norm."""
+def _unit_ball_maximizer(coefficients: FloatArray, order: float) -> FloatArray:
+    """Return the points (n, k) at which linear functions are largest on the unit ball of a norm."""
     if order == math.inf:
-        return np.sign(pulled)
+        return np.sign(coefficients)
     if order == 2:
-        return np.asarray(pulled / np.maximum(np.sqrt(np.vecdot(pulled, pulled)), 1e-300)[:, None])
-    top, rows = np.abs(pulled).argmax(1), np.arange(len(pulled))
-    pole = np.zeros(pulled.shape)
-    pole[rows, top] = np.sign(pulled[rows, top])
-    return pole
+        return np.asarray(coefficients / np.maximum(np.sqrt(np.vecdot(coefficients, coefficients)), 1e-300)[:, None])
+    top, rows = np.abs(coefficients).argmax(1), np.arange(len(coefficients))
+    vertex = np.zeros(coefficients.shape)
+    vertex[rows, top] = np.sign(coefficients[rows, top])
+    return vertex
 
 
-def _corner(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
-    """Where a linear function is largest over box and simplices; where it is flat, at the middle."""
+def _box_maximizer(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
+    """Return the moves (n, m) at which a linear function is largest over box and simplices, near 0 where it is flat."""
     low, high = np.maximum(sets.low, -FAR), np.minimum(sets.high, FAR)
     corner = np.where(gradient > 0, high, np.where(gradient < 0, low, _clip(0.0, low, high)))
     blocks = _Shares.of(sets)
@@ -266,16 +269,16 @@ def _corner(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
         slope = np.where(real, gradient[:, column], -np.inf)
         order = np.argsort(-slope, axis=-1, kind="stable")
         shares = np.array(np.broadcast_to(least, slope.shape))
-        room = np.take_along_axis(np.broadcast_to(most - least, slope.shape), order, -1)
-        given = _clip(1.0 - least.sum(-1, keepdims=True) - (np.cumsum(room, -1) - room), np.zeros(1), room)
+        width = np.take_along_axis(np.broadcast_to(most - least, slope.shape), order, -1)
+        given = _clip(1.0 - least.sum(-1, keepdims=True) - (np.cumsum(width, -1) - width), np.zeros(1), width)
         np.put_along_axis(shares, order, np.take_along_axis(shares, order, -1) + given, -1)
         corner[:, column[real]] = (shares - base)[:, real]
     return corner
 
 
-def _balanced(sets: ConvexSets, gradient: FloatArray, moves: FloatArray) -> FloatArray:
-    """Where a linear function is about largest over a ball within a box: Chambolle and Pock's steps between a move and
-    the price of the ball, in units in which both are about 1."""
+def _ball_in_box_maximizer(sets: ConvexSets, gradient: FloatArray, moves: FloatArray) -> FloatArray:
+    """Return the moves (n, m) at which a linear function is about largest over a ball within a box: Chambolle and
+    Pock's steps between a move and the multiplier of the ball, in units in which both are about 1."""
     extent, reach = sets.extent.max(0), np.linalg.norm(sets.inverse, axis=1) * sets.radius.max()
     held = sets.root.any(0) & ~Costless.of(sets).mixed
     unit = np.minimum(np.minimum(extent, FAR), np.where(held, np.maximum(reach, 1e-12), np.inf))
@@ -295,11 +298,11 @@ def _balanced(sets: ConvexSets, gradient: FloatArray, moves: FloatArray) -> Floa
     low, high = sets.low[:, columns] / unit, sets.high[:, columns] / unit
     every, shares = np.zeros(moves.shape), _Shares.of(sets)
 
-    def allowed(place: FloatArray) -> FloatArray:
+    def allowed(point: FloatArray) -> FloatArray:
         if shares is not None:
-            every[:, columns] = place * unit
-            place = _boxed(sets, every, shares)[:, columns] / unit
-        return _clip(place, low, high)
+            every[:, columns] = point * unit
+            point = _project_to_box(sets, every, shares)[:, columns] / unit
+        return _clip(point, low, high)
 
     now = ahead = allowed(moves[:, columns] / unit)
     price = np.zeros((len(now), len(root)))  # divided by the rate
@@ -315,10 +318,10 @@ def _balanced(sets: ConvexSets, gradient: FloatArray, moves: FloatArray) -> Floa
 def as_individuals(
     similarity: Similarity, regions: Regions, anchors: FloatArray, moves: FloatArray
 ) -> list[FloatArray]:
-    """Moves (n, m) from the centres of regions as individuals: slightly inside, and on the lattice where numbers are
-    whole."""
+    """Return moves (n, m) from the centres of regions as individuals: slightly inside, and on the lattice where numbers
+    are whole."""
     domain, near = similarity.domain, regions.centre + anchors
-    y = near + _within_roundings(regions, similarity.delta, anchors, moves)
+    y = near + _shrink_by_rounding(regions, similarity.delta, anchors, moves)
     if domain.kind == "unbounded":
         return [y]
     y = _clip(y, domain.low, domain.high)
@@ -333,9 +336,9 @@ def as_individuals(
 
 
 @np.errstate(all="ignore")
-def _within_roundings(regions: Regions, delta: float, anchors: FloatArray, moves: FloatArray) -> FloatArray:
-    """Moves (n, m) from the anchors so far inside their sets that neither roundings nor what a radius was widened by
-    lead out; where balls are smaller than that only free coordinates move."""
+def _shrink_by_rounding(regions: Regions, delta: float, anchors: FloatArray, moves: FloatArray) -> FloatArray:
+    """Return moves (n, m) from the anchors, shortened so that neither roundings nor the widening of a radius lead out
+    of their sets; where balls are smaller than that only free coordinates move."""
     sets, away = regions.sets, (1 - INSIDE) * (moves - anchors)
     size = ROUNDINGS * (np.abs(regions.centre) + np.abs(moves))
     if not len(sets.root):

@@ -2,14 +2,13 @@
 
 Problem: for each individual ``x`` find ``y`` in the domain with ``d(x, y) ≤ δ`` and ``f(y)`` far from ``f(x)``. Every
 region of the similar set is searched for a high and for a low value of every score (:mod:`isonomy.attacks.field`), in
-three rounds, each for those only whom the one before leaves open:
+three rounds, each only for individuals that the one before leaves open:
 
 1. *Linear*: the network is replaced by its gradient at the region's anchor, and ``y`` is where that is largest.
 2. *Climbs* from there, from where chords in place of slopes lead, and from the best of many samples of the region.
 3. *Neighbours*: single coordinates and categories of the best pair are changed, whole numbers by whole numbers.
 
-Whoever has an ``upper`` bound that is nearly attained needs no more. Candidates are checked by the judge, who trusts
-nobody.
+The search of an individual ends when its ``upper`` bound is nearly attained. The judge checks all candidates.
 """
 
 from __future__ import annotations
@@ -24,7 +23,15 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks.field import IntArray
 from isonomy.attacks.judge import Finds, Judge
-from isonomy.attacks.places import FAR, Costless, as_individuals, find_anchors, furthest, led_back, on_sphere
+from isonomy.attacks.places import (
+    FAR,
+    Costless,
+    as_individuals,
+    ball_maximizer,
+    find_anchors,
+    linear_maximizer,
+    project_to_region,
+)
 from isonomy.given import instance, whole
 from isonomy.networks.network import Network
 from isonomy.population import Domain
@@ -37,35 +44,35 @@ ROWS = 2048
 """Regions searched at once; bounds the memory of a batch."""
 
 CLEAR = 0.9
-"""Linear starts that promise less than this share of what another one promises their owner wait."""
+"""Linear starts that promise less than this share of their owner's best one wait."""
 
 NEAR, WIDE = 0.95, 0.85
-"""Whoever attains the first share of the upper bound is done; whoever attains less than the second is searched all
-over."""
+"""Shares of the upper bound: an individual that attains the first is done, one that attains less than the second is
+searched widely."""
 
 NEAR_NARROW, WIDE_NARROW = 0.99, 0.97
 """The same where layers are narrow and a search costs little."""
 
 LATTICE = 64
-"""Up to so many choices of whole numbers and categories for each restart an individual's are searched one by one."""
+"""The most choices of whole numbers and categories, per restart, that are searched one by one."""
 
 TURNS = 12
 """Steps from neighbour to neighbour."""
 
 OBLIQUE = 3
-"""Up to so many whole numbers are stepped together, more of them one by one."""
+"""The most whole numbers that are stepped together; more of them are stepped one by one."""
 
 SAMPLES = 32
-"""Samples looked at for each restart, and around the best candidate at each step."""
+"""Samples for each restart, and around the best candidate at each step."""
 
 FLAT = 1e-3
-"""What a climb may still gain, relative to what it gained, when it ends."""
+"""The further gain, relative to the gain so far, at which a climb ends."""
 
 ALIKE = 0.01
 """Climbs whose gains differ by less than this share end on the same hill."""
 
 HOPE = 0.6
-"""Climbs that end at less than this share of what is attained for their individual are not continued."""
+"""Climbs that end at less than this share of their owner's ``lower`` are not continued."""
 
 AROUND, SHRINK = 1.0, 0.6
 """How far around the best candidate is sampled first, relative to the region, and how that shrinks step by step."""
@@ -73,7 +80,7 @@ AROUND, SHRINK = 1.0, 0.6
 
 @dataclass(frozen=True)
 class AttackBudget:
-    """How hard to search whoever is still open after the first round: steps of each climb, climbs beside those from
+    """The effort for individuals that are open after the first round: steps of each climb, climbs beside those from
     the anchor, branches per individual."""
 
     steps: int = 20
@@ -87,7 +94,7 @@ class AttackBudget:
 
 
 def attack_budget(attack: bool | AttackBudget, seed: int = 0) -> AttackBudget | None:
-    """What a caller wants to be spent: True is the usual budget with this seed, False none."""
+    """Return the budget that a caller gave: True is the usual one with this seed, False none."""
     right = "True, False or an isonomy.AttackBudget, such as AttackBudget(steps=20)"
     instance("attack", attack, bool | np.bool_ | AttackBudget, right)
     return attack if isinstance(attack, AttackBudget) else AttackBudget(seed=seed) if attack else None
@@ -104,7 +111,7 @@ def attack(
 ) -> Finds:
     """Search the similar sets of the rows of ``x`` (n, m), which lie in the domain.
 
-    ``known`` is what bounds say of them: whoever comes near an upper bound is not searched further.
+    ``known`` are their bounds: the search of an individual ends near its upper bound.
     """
     known = known or Known(np.full(len(x), np.inf), np.zeros(len(x), dtype=bool))
     judge = Judge(network, head, similarity, x, known.at)
@@ -133,21 +140,22 @@ def attack(
 
 
 def _regions(similarity: Similarity, x: FloatArray) -> list[Regions]:
-    """The regions of the similar sets; in the relaxed domain also those of whole people, its corners."""
+    """Return the regions of the similar sets; in the relaxed domain also those of realizable individuals, its
+    corners."""
     regions = similarity.regions(x)
     if similarity.domain.kind != "relaxed":
         return regions
     realizable = similarity.domain.with_kind("realizable")
-    people = np.flatnonzero(realizable.contains(x))
-    corners = Similarity(similarity.metric, similarity.delta, realizable, similarity.max_branches).regions(x[people])
-    return regions + [replace(corner, owner=people[corner.owner]) for corner in corners]
+    rows = np.flatnonzero(realizable.contains(x))
+    corners = Similarity(similarity.metric, similarity.delta, realizable, similarity.max_branches).regions(x[rows])
+    return regions + [replace(corner, owner=rows[corner.owner]) for corner in corners]
 
 
 def _on_lattice(
     similarity: Similarity, regions: Regions, far: NDArray[np.bool_], most: int
 ) -> tuple[Regions, IntArray]:
-    """The regions of individuals who are far from their upper bounds cut into those of single whole numbers, where they
-    have at most so many; and who has more."""
+    """Cut the regions of individuals that are ``far`` from their upper bounds into those of single whole numbers, for
+    individuals with at most ``most``; return also the owners with more."""
     domain, sets, centre = similarity.domain, regions.sets, regions.centre
     which = np.flatnonzero(domain.integer)
     origin, unit = domain.origin[which], domain.unit[which]
@@ -171,11 +179,11 @@ def _on_lattice(
 
 
 _Neighbour = tuple[IntArray, FloatArray, float]
-"""Which columns become what, plus how often (0 or 1) what they are."""
+"""Columns, and their new values: these numbers plus 0 or 1 times the old ones."""
 
 
 def _neighbours(domain: Domain, categories: bool) -> list[_Neighbour]:
-    """Moves to a neighbour: another category, and other whole numbers."""
+    """List the moves to a neighbour: another category, and other whole numbers."""
     moves: list[_Neighbour] = []
     for start, stop in domain.blocks if categories else ():
         states = np.eye(stop - start) if stop - start > 1 else np.array([[0.0], [1.0]])
@@ -189,8 +197,8 @@ def _neighbours(domain: Domain, categories: bool) -> list[_Neighbour]:
 
 
 def _search_neighbours(judge: Judge, owner: IntArray, neighbours: list[_Neighbour]) -> None:
-    """Go from neighbour to neighbour, as long as that leads further: each score up and down, from the individuals and
-    from their counterparts."""
+    """Go from neighbour to neighbour while a score improves: each up and down, from the individuals and from their
+    counterparts."""
     domain, field, count = judge.similarity.domain, judge.field, len(neighbours)
     size = max(1, ROWS // max(count, 1))
     starts = range(0, len(owner) if count else 0, size)
@@ -217,7 +225,7 @@ def _search_neighbours(judge: Judge, owner: IntArray, neighbours: list[_Neighbou
 
 @dataclass(frozen=True, eq=False)
 class _Climbs:
-    """Climbs: in which region, of which score, up or down, and from which move."""
+    """Climbs: region, score, sign (up or down), and moves (n, m)."""
 
     row: IntArray
     target: IntArray
@@ -231,12 +239,12 @@ class _Climbs:
         return _Climbs(self.row[rows], self.target[rows], self.sign[rows], self.moves[rows])
 
     def at(self, moves: FloatArray) -> _Climbs:
-        """The same climbs at other moves."""
+        """Return the same climbs at other moves."""
         return _Climbs(self.row, self.target, self.sign, moves)
 
     @classmethod
     def joined(cls, several: list[_Climbs]) -> _Climbs:
-        """All in one."""
+        """Concatenate climbs."""
         return cls(*(np.concatenate(parts) for parts in zip(*(vars(each).values() for each in several), strict=True)))
 
 
@@ -250,91 +258,92 @@ class _Search:
         anchors: FloatArray,
         effort: AttackBudget,
         known: Known,
-        near: float,
+        done: float,
         wide: float,
     ) -> None:
-        self.judge, self.field, self.effort, self.known, self.near, self.wide = (
-            judge, judge.field, effort, known, near, wide,
+        """``done`` and ``wide`` are shares of the upper bounds, as ``NEAR`` and ``WIDE``."""
+        self.judge, self.field, self.effort, self.known, self.done, self.wide = (
+            judge, judge.field, effort, known, done, wide,
         )  # fmt: skip
         self.regions, self.anchors = regions, anchors
         self.owner, self.centre, self.sets = regions.owner, regions.centre, regions.sets
         extent = np.minimum(self.sets.extent, FAR)
-        if len(self.sets.root):  # what the ball leaves of the box
+        if len(self.sets.root):  # the part of the box within the ball
             reach = np.linalg.norm(self.sets.inverse, axis=1) * self.sets.radius[:, None]
-            held = self.sets.root.any(0) & ~Costless.of(self.sets).mixed
-            extent = np.minimum(extent, np.where(held, 1.5 * reach, np.inf))
+            limited = self.sets.root.any(0) & ~Costless.of(self.sets).mixed
+            extent = np.minimum(extent, np.where(limited, 1.5 * reach, np.inf))
         self.extent = np.broadcast_to(extent, self.centre.shape)
 
     def run(self) -> None:
-        """All rounds."""
+        """Run all rounds."""
         if self.anchors.any() or self.judge.similarity.domain.kind == "realizable":
             # Changing categories alone is often the worst that can happen: try every branch as it stands.
-            self._check(self._all(0))
-        starts, promise = self._linear()
+            self._submit(self._from_anchors(0))
+        starts, promise = self._linear_starts()
         best = np.zeros(len(self.judge.x))
         np.maximum.at(best, self.owner[starts.row], promise)
         clear = promise >= np.where(self._may_flip(best), 0.0, CLEAR * best)[self.owner[starts.row]]
         first = starts[np.flatnonzero(clear)]
         if self.sets.clipped:
-            first = first.at(self._led_back(first.row, first.moves))
-        self._check(first)
+            first = first.at(self._project(first.row, first.moves))
+        self._submit(first)
         if self.effort.steps:
             upper = self.known.upper
-            rest = self._of(first, (self.judge.lower < self.near * upper) | self._may_flip(upper))
+            rest = self._of(first, (self.judge.lower < self.done * upper) | self._may_flip(upper))
             if len(rest):
-                self._check(self._climb(rest)[0])
+                self._submit(self._climb(rest)[0])
             rest = self._of(starts, self.judge.lower < self.wide * upper)
             if len(rest):
                 self._search_widely(rest)
 
     def _of(self, climbs: _Climbs, people: NDArray[np.bool_]) -> _Climbs:
-        """The climbs of certain people."""
+        """Return the climbs of the marked individuals (n,)."""
         return climbs[np.flatnonzero(people[self.owner[climbs.row]])]
 
     def _may_flip(self, change: FloatArray) -> NDArray[np.bool_]:
-        """Whose decision is not known to change, and may if they are treated so differently (bounds that say it is kept
-        are not believed: that is what a witness would contradict)."""
-        return np.asarray(~self.judge.flips & (self.judge.room <= change))
+        """Return whose decision is not known to change, and may with such a change of output (bounds that exclude it
+        are not used: a witness would contradict them)."""
+        return np.asarray(~self.judge.flips & (self.judge.margin_to_flip <= change))
 
-    def _check(self, climbs: _Climbs) -> None:
-        """What climbs came to, as individuals, to the judge."""
+    def _submit(self, climbs: _Climbs) -> None:
+        """Submit the ends of climbs, as individuals, to the judge."""
         row, similarity = climbs.row, self.judge.similarity
         for y in as_individuals(similarity, self.regions[row], self.anchors[row], climbs.moves):
             self.judge.consider(self.owner[row], y)
 
-    def _all(self, target: int) -> _Climbs:
-        """A climb of a score from the anchor of every region."""
+    def _from_anchors(self, target: int) -> _Climbs:
+        """Return a climb of a score from the anchor of every region."""
         n = len(self.owner)
         return _Climbs(np.arange(n), np.full(n, target), np.ones(n), self.anchors)
 
-    def _led_back(self, row: IntArray, moves: FloatArray) -> FloatArray:
-        return led_back(self.sets[row], self.anchors[row], moves)
+    def _project(self, row: IntArray, moves: FloatArray) -> FloatArray:
+        return project_to_region(self.sets[row], self.anchors[row], moves)
 
     def _gradient(self, climbs: _Climbs, share: float = 0.0) -> tuple[FloatArray, FloatArray]:
-        """Each climb's score, times its sign, and its gradient; with a share, by chords."""
+        """Return each climb's score (n,), times its sign, and its gradient (n, m); with a share, by chords."""
         extent = self.extent[climbs.row] if share else None
         y = self.centre[climbs.row] + climbs.moves
-        scores, gradient = self.field.climbed(y, climbs.target, climbs.sign, extent, share)
+        scores, gradient = self.field.scores_and_gradient(y, climbs.target, climbs.sign, extent, share)
         return climbs.sign * scores[np.arange(len(y)), climbs.target], gradient
 
     def _own_scores(self, climbs: _Climbs) -> FloatArray:
-        """The scores at the individuals themselves, times the signs."""
+        """Return the scores (n,) at the individuals themselves, times the signs."""
         return np.asarray(climbs.sign * self.judge.scores[self.owner[climbs.row], climbs.target])
 
-    def _hopeful(self, climbs: _Climbs, height: FloatArray) -> NDArray[np.bool_]:
-        """Which climbs are worth going on with, by the change they came to."""
+    def _is_promising(self, climbs: _Climbs, height: FloatArray) -> NDArray[np.bool_]:
+        """Return which climbs to continue, by the change at their ends."""
         owner = self.owner[climbs.row]
         change = np.abs(self.field.received(climbs.sign * height) - self.judge.received[owner, climbs.target])
         return np.asarray(change >= HOPE * self.judge.lower[owner])
 
     # -- rounds ------------------------------------------------------------------------------------------------------
 
-    def _linear(self) -> tuple[_Climbs, FloatArray]:
-        """For each score, up and down, where its slope leads in the most promising regions of each individual; and the
-        change that it promises."""
+    def _linear_starts(self) -> tuple[_Climbs, FloatArray]:
+        """Return for each score, up and down, the maximizers of its linearization in the most promising regions of each
+        individual; and the change that it promises."""
         climbs, promises = [], []
         for target in range(self.field.targets):
-            for sign, moves, reached in self._followed(target):
+            for sign, moves, reached in self._linear_moves(target):
                 rows = first_of_each(self.owner, sign * reached, self.effort.branches)
                 start = moves if len(rows) == len(moves) else moves[rows]
                 climbs.append(_Climbs(rows, np.full(len(rows), target), np.full(len(rows), sign), start))
@@ -342,24 +351,24 @@ class _Search:
                 promises.append(np.abs(change))
         return _Climbs.joined(climbs), np.nan_to_num(np.concatenate(promises))
 
-    def _followed(self, target: int) -> list[tuple[float, FloatArray, FloatArray]]:
-        """Up and down: where the slope of a score leads, by what bounds say of it or by its gradient at the anchors,
-        and the score that it promises."""
+    def _linear_moves(self, target: int) -> list[tuple[float, FloatArray, FloatArray]]:
+        """Return, up and down, the maximizers of a score's linearization, from bounds or from its gradient at the
+        anchors, and the scores that it promises."""
         pull = self.known.pull
         if pull is not None and not self.sets.clipped and self.field.targets == 1:
-            # One ball around everybody, which is the same in both directions.
+            # All share one ball, which is symmetric.
             pull = pull[self.owner].astype(np.float64)
-            score, moves = self.judge.scores[self.owner, 0], on_sphere(self.sets, pull)
+            score, moves = self.judge.scores[self.owner, 0], ball_maximizer(self.sets, pull)
             gain = self.sets.radius * np.linalg.norm(pull, dual_order(self.sets.order), axis=1)
             return [(1.0, moves, score + gain), (-1.0, -moves, score - gain)]
-        score, gradient = self._gradient(self._all(target))
-        both = ((sign, furthest(self.sets, sign * gradient)) for sign in (1.0, -1.0))
+        score, gradient = self._gradient(self._from_anchors(target))
+        both = ((sign, linear_maximizer(self.sets, sign * gradient)) for sign in (1.0, -1.0))
         return [(sign, moves, score + np.vecdot(gradient, moves - self.anchors)) for sign, moves in both]
 
     def _climb(self, climbs: _Climbs) -> tuple[_Climbs, FloatArray]:
-        """Hill climbing: in turn towards where the gradient is largest, and along it in the shape of the region; steps
-        that lead higher are taken and grow, others shrink. The ends of the climbs, and the scores there."""
-        climbs = climbs.at(self._led_back(climbs.row, climbs.moves))
+        """Climb by steps in turn towards the gradient's maximizer, and along the gradient scaled to the region; steps
+        that lead higher are taken and grow, others shrink. Return the ends of the climbs, and the scores there."""
+        climbs = climbs.at(self._project(climbs.row, climbs.moves))
         score, gradient = self._gradient(climbs)
         own = self._own_scores(climbs)
         rates, active = np.ones((2, len(climbs))), np.arange(len(climbs))
@@ -367,8 +376,8 @@ class _Search:
         for step in range(self.effort.steps):
             now, slope = climbs[active], gradient[active]
             if step % 2 == 0:
-                aim = furthest(sets, slope) - now.moves
-                # Who stands where even the gradient leaves nothing to gain has arrived.
+                aim = linear_maximizer(sets, slope) - now.moves
+                # A climb ends where even its linearization leaves nothing to gain.
                 far = np.vecdot(slope, aim) > FLAT * np.abs(score[active] - own[active])
                 far &= rates[:, active].max(0) > FLAT
                 if not far.all():
@@ -380,29 +389,29 @@ class _Search:
                 aim = slope * self.extent[now.row] ** 2
                 aim = aim / np.maximum(np.sqrt(np.vecdot(slope, aim)), 1e-300)[:, None]
             rate = rates[step % 2, active]
-            tried = led_back(sets, self.anchors[now.row], now.moves + rate[:, None] * aim)
-            value, turned = self._gradient(now.at(tried))
+            tried = project_to_region(sets, self.anchors[now.row], now.moves + rate[:, None] * aim)
+            value, tried_gradient = self._gradient(now.at(tried))
             higher = value > score[active]
             up = active[higher]
-            climbs.moves[up], score[up], gradient[up] = tried[higher], value[higher], turned[higher]
+            climbs.moves[up], score[up], gradient[up] = tried[higher], value[higher], tried_gradient[higher]
             rates[step % 2, active] = np.where(higher, np.minimum(1.0, 2 * rate), 0.4 * rate)
         return climbs, score
 
     def _search_widely(self, starts: _Climbs) -> None:
-        """Climbs from linear starts and from where chords lead; where these do not end at the same height, also from
-        the best of many samples, and then smaller and smaller samples around the best, which also cross ridges."""
+        """Climb from linear starts and from where chords lead; where these do not end at the same height, also from the
+        best of many samples, and then from smaller and smaller samples around the best, which also cross ridges."""
         chords = starts.at(self.anchors[starts.row])
         for share in (1.0, 0.5):
-            moves = furthest(self.sets[starts.row], self._gradient(chords, share)[1])
-            chords = starts.at(self._led_back(starts.row, moves))
+            moves = linear_maximizer(self.sets[starts.row], self._gradient(chords, share)[1])
+            chords = starts.at(self._project(starts.row, moves))
         ends, height = self._climb(_Climbs.joined([starts, chords]))
-        self._check(ends)
+        self._submit(ends)
         if not self.effort.restarts:
             return
         gain = (height - self._own_scores(ends)).reshape(2, -1)
         one_hill = (gain.min(0) > (1 - ALIKE) * gain.max(0)) & (gain.min(0) > 0)
-        hopeful = self._hopeful(ends, height).reshape(2, -1).any(0)
-        again = np.flatnonzero((~one_hill | self.judge.prepared.narrow) & hopeful)
+        promising = self._is_promising(ends, height).reshape(2, -1).any(0)
+        again = np.flatnonzero((~one_hill | self.judge.prepared.narrow) & promising)
         if not len(again):
             return
         starts, both = starts[again], np.concatenate([again, again + len(starts)])
@@ -411,19 +420,19 @@ class _Search:
         more, heights = self._climb(_Climbs.joined([starts.at(moves) for moves in samples]))
         heights = np.concatenate([height[both], heights]).reshape(-1, len(again))
         best = _Climbs.joined([ends[both], more])[heights.argmax(0) * len(again) + np.arange(len(again))]
-        rows = np.flatnonzero(self._hopeful(best, heights.max(0)))
+        rows = np.flatnonzero(self._is_promising(best, heights.max(0)))
         best, height = best[rows], heights.max(0)[rows]
         for step in range(self.effort.steps if self.effort.restarts > 1 and len(best) else 0):
             directions = self._directions(SAMPLES, 1 + step)
             moves, value = self._best_samples(best, AROUND * SHRINK**step, best.moves, directions)
             higher = value[0] > height
             best.moves[higher], height[higher] = moves[0][higher], value[0][higher]
-        self._check(best)
+        self._submit(best)
 
     def _best_samples(
         self, climbs: _Climbs, scale: float, base: FloatArray, directions: FloatArray, most: int = 1
     ) -> tuple[FloatArray, FloatArray]:
-        """The best moves (most, climbs, m) from ``base`` by ``scale`` along the directions, and their scores."""
+        """Return the best moves (most, climbs, m) from ``base`` by ``scale`` along the directions, and their scores."""
         best, values = [], []
         size, count = max(1, ROWS // len(directions)), len(directions)
         for start in range(0, len(climbs), size):
@@ -431,7 +440,7 @@ class _Search:
             each = np.repeat(batch, count)
             row = climbs.row[each]
             tried = base[each] + scale * np.tile(directions, (len(batch), 1)) * self.extent[row]
-            tried = self._led_back(row, tried)
+            tried = self._project(row, tried)
             scores = self.field.scores(self.field.margins(self.centre[row] + tried))
             value = climbs.sign[each] * scores[np.arange(len(row)), climbs.target[each]]
             value = np.where(np.isfinite(value), value, -np.inf).reshape(len(batch), count)
@@ -441,15 +450,15 @@ class _Search:
         return np.concatenate(best).swapaxes(0, 1), np.concatenate(values).T
 
     def _directions(self, count: int, turn: int) -> FloatArray:
-        """Directions, in units of the extents: the same for everybody, so that nobody's witness depends on who else is
-        searched."""
+        """Return directions (count, m), in units of the extents: the same for all individuals, so that no witness
+        depends on who else is searched."""
         moving = tuple(bool(wide) for wide in self.extent.max(0) > 0)
-        return _drawn(self.effort.seed, turn, count, moving)
+        return _draw_directions(self.effort.seed, turn, count, moving)
 
 
 @lru_cache(maxsize=64)
-def _drawn(seed: int, turn: int, count: int, moving: tuple[bool, ...]) -> FloatArray:
-    """Directions along the axes that move, along diagonals, and anywhere."""
+def _draw_directions(seed: int, turn: int, count: int, moving: tuple[bool, ...]) -> FloatArray:
+    """Draw directions (count, m): along the axes that move, along diagonals, and anywhere."""
     rng = np.random.default_rng([seed, turn])
     diagonals = rng.choice([-1.0, 1.0], (count // 3, len(moving)))
     around = rng.normal(size=(count // 3, len(moving)))
@@ -462,7 +471,7 @@ def _drawn(seed: int, turn: int, count: int, moving: tuple[bool, ...]) -> FloatA
 
 
 def first_of_each(owner: IntArray, value: FloatArray, most: int) -> IntArray:
-    """Where the largest values of each owner stand, at most so many."""
+    """Return the indices of the largest values of each owner, at most ``most`` of each."""
     if most >= len(owner) or (owner[1:] > owner[:-1]).all():
         return np.arange(len(owner))
     order = np.lexsort((-value, owner))

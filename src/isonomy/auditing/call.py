@@ -24,7 +24,7 @@ from isonomy.brief import brief
 from isonomy.certificates.alone import ChangeAlone, changes_alone
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import CHUNK, certify
-from isonomy.certificates.consistency import told
+from isonomy.certificates.consistency import counterexamples_saved_in
 from isonomy.certificates.question import on_all_coordinates
 from isonomy.errors import DataError, IsonomyError, NetworkError, ParameterError, template
 from isonomy.fairness import GroupFairness, group_fairness, scores
@@ -99,7 +99,7 @@ def audit(
     elif not isinstance(plan, Plan):
         raise ParameterError(template("plan", "None, the path of an audit.toml or a dictionary", type(plan).__name__))
     folder = None if work is None or plan.redact else Path(work)
-    with told(None if plan.redact else ""):  # the file of a contradiction holds a person's row
+    with counterexamples_saved_in(None if plan.redact else ""):  # the file of a contradiction holds a person's row
         return Audit(plan, run(plan, progress, work=folder))
 
 

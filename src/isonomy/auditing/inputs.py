@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from isonomy.auditing.plan import Plan
-from isonomy.certificates.question import asked_outcome
+from isonomy.certificates.question import resolve_outcome
 from isonomy.datasets import load_population
 from isonomy.datasets.catalogue import ENTRIES
 from isonomy.errors import DataError, FileError, ParameterError, template
@@ -98,7 +98,7 @@ def _with_outcome(plan: Plan, schema: Schema, network: Network) -> Schema:
     So groups, reports, records and services have one place to look. Outputs that the label is not about are decided by
     their numbers, which only the question holds.
     """
-    outcome = asked_outcome(network, schema, plan.favourable or None, plan.threshold)
+    outcome = resolve_outcome(network, schema, plan.favourable or None, plan.threshold)
     fits = schema.label is not None and len(outcome.classes) == len(schema.label.classes)
     return replace(schema, label=outcome) if fits and outcome != schema.label else schema
 

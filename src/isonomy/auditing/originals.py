@@ -119,7 +119,7 @@ def check_data(record: Record, path: Path) -> list[Claim]:
         with TemporaryDirectory() as work:
             options: Any = {"dialect": dialect, "unknown": reading["unknown"], "split": selection.part, "work": work}
             read = _TablePart.of(open_people(path, record.schema, **options), np.array(record.rows))
-    except (IsonomyError, OSError, LookupError, ValueError, TypeError, AttributeError) as error:  # codecs raise them all
+    except (IsonomyError, OSError, LookupError, ValueError, TypeError, AttributeError) as error:  # of codecs
         return [("data file", "rejected", f"{name} cannot be read as the certificate says: {_quote_error(error)}")]
     fault, part = _selection_fault(read, selection, record.rows), _part_by_column(record.schema, selection)
     word = fault or f"counted again in {name}: {selection.words()}{part}{_untestable(selection)}"

@@ -1,4 +1,4 @@
-"""What is certified: violations of given individuals, of populations near them, and of everybody in a domain."""
+"""Certificates: violations of given individuals, of populations near them, and of all individuals of a domain."""
 
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import certify

@@ -13,24 +13,24 @@ from isonomy.population import Population
 from isonomy.similarity import Counterparts
 
 ALONE = 1000
-"""People of whom single features are bounded, at most."""
+"""The most individuals for whom changes by single features are bounded."""
 
 
 @dataclass(frozen=True, eq=False)
 class ChangeAlone:
-    """Bounds of the change by one ``feature``, for each of these ``people``."""
+    """The change by one ``feature``, bounded in ``certificate`` for each of ``people``."""
 
     feature: str
     people: Population = field(repr=False)
-    found: LocalCertificate = field(repr=False)
+    certificate: LocalCertificate = field(repr=False)
 
     __repr__ = brief
 
 
 def changes_alone(certificate: Certificate, features: list[str], seed: int = 0) -> tuple[ChangeAlone, ...]:
-    """Bound the change by each of the features alone, for at most ``ALONE`` of the people, drawn by ``seed``.
+    """Bound the change by each of the features alone, for at most ``ALONE`` individuals drawn by ``seed``.
 
-    Features must have limits, or categories. **Soundness.** Similar are people who agree in all but the feature, in the
+    Features must have limits, or categories. **Soundness.** Similar are those who agree in all but the feature, in the
     realizable domain whatever the certificate's: ``upper`` and ``lower`` are those of :func:`isonomy.certify_local`.
     """
     question, people = certificate.question, certificate.people
@@ -41,10 +41,10 @@ def changes_alone(certificate: Certificate, features: list[str], seed: int = 0) 
         free = np.zeros(people.schema.width, dtype=bool)
         free[people.schema.slices[feature]] = True
         metric = Counterparts(np.zeros(len(free)), free, names=people.schema.coordinate_names)
-        found = certify_local(
+        local = certify_local(
             question.network, some, metric, 1.0, domain="realizable", attack=certificate.searched,
             decide=certificate.searched, threshold=question.outcome.threshold,
             favourable=question.outcome.favourable or None, progress=None,
         )  # fmt: skip
-        changes.append(ChangeAlone(feature, some, found))
+        changes.append(ChangeAlone(feature, some, local))
     return tuple(changes)

@@ -2,7 +2,7 @@
 
 People come from a source (a population, a table, files of any size), cut into chunks. A schedule (which radii are worth
 their price) is made once, on a pilot group; then every chunk is worked on by itself, here or on a cluster, and its
-columns are put together. With a folder for ``work`` chunks are kept there: a run that was killed at any moment is
+columns are concatenated. With a folder for ``work`` chunks are saved there: a run that was killed at any moment is
 continued by giving the same call again, and the certificate is the same bit for bit.
 """
 
@@ -26,18 +26,18 @@ from isonomy.arithmetic import FloatArray
 from isonomy.attacks import AttackBudget, attack_budget
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.chunks import POINT, PROFILE, Finished, Job, Work, finish, joined
-from isonomy.certificates.consistency import evidence_folder, told
+from isonomy.certificates.consistency import counterexamples_saved_in, evidence_folder
 from isonomy.certificates.finite_sample import Clusters
 from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses
 from isonomy.certificates.profiles import Profiles, Schedule
 from isonomy.certificates.protocol import Model, Shift
 from isonomy.certificates.question import (
     Question,
-    asked_outcome,
+    check_model_and_metric,
     check_people,
-    checked_asked,
     on_all_coordinates,
     own_delta,
+    resolve_outcome,
 )
 from isonomy.certificates.transport import Transport, checked_shift
 from isonomy.certificates.worst_case import Points
@@ -65,7 +65,7 @@ CHUNK = 4096
 """The most rows of a chunk; those that cost much have fewer."""
 
 LARGEST_CHUNK = 2**22
-"""More rows would not be bounded memory any more."""
+"""The largest ``chunk`` allowed: with more rows memory would not be bounded."""
 
 
 def certify(
@@ -115,7 +115,7 @@ def certify(
     behind the sample. That takes individuals for independent draws; where they come in clusters that are drawn as
     wholes, such as households, name the column of the table that tells them apart, or give an array, as ``cluster``,
     and the most people that a cluster can have, known beforehand, as ``max_cluster``. ``rounds`` says how often
-    profiles are improved where it matters. ``attack=False`` searches nobody, leaves ``lower`` at 0 and is several times
+    profiles are improved where it matters. ``attack=False`` makes no search, leaves ``lower`` at 0 and is several times
     faster; ``attack=True`` draws by ``seed``, on which ``upper`` does not depend; an :class:`AttackBudget` has its own
     and says how hard it searches. ``decide`` settles by branch and bound whose decision can change, where the tier
     leaves it open. A regression needs a bounded domain, or the ``output_range`` that its values are declared to keep
@@ -145,10 +145,10 @@ def certify(
     budget, output_range = attack_budget(attack, seed), checked_range(output_range)
     folder = None if work is None else Path(work).resolve()
     delta = own_delta(metric, delta)
-    source, space, model = _opened(model, people, metric, delta, domain, schema, unknown, split, max_branches, folder)
+    source, space, model = _open(model, people, metric, delta, domain, schema, unknown, split, max_branches, folder)
     job = Job(
         model, metric, checked_delta(delta), space, populations.on(space), tier, budget, bool(decide), rounds,
-        arithmetic, output_range, max_branches, asked_outcome(model, source.schema, favourable, threshold),
+        arithmetic, output_range, max_branches, resolve_outcome(model, source.schema, favourable, threshold),
         evidence=evidence_folder(folder or Path()),
     )  # fmt: skip
     keys = source.keys(chunk)
@@ -162,32 +162,32 @@ def certify(
 
 
 @dataclass(frozen=True, eq=False)
-class _Numbers:
-    """Individuals as plain numbers."""
+class _Array:
+    """A source of individuals given as an array (n, m)."""
 
     x: FloatArray
     schema: None = None
     files: tuple[tuple[str, str], ...] = ()
 
     def keys(self, rows: int) -> list[ChunkKey]:
-        """Slices."""
+        """Cut the array into slices of at most ``rows`` rows."""
         return chunk_keys([("", len(self.x))], rows)
 
     def read(self, key: ChunkKey) -> Chunk:
-        """The rows of a slice, all of weight 1."""
+        """Return the rows of a slice, all of weight 1."""
         x = self.x[key.start : key.stop]
         return Chunk(key, x, None, np.ones(len(x)), np.arange(key.start, key.stop), 0)
 
     def selection(self, people: int, excluded: int) -> Selection:
-        """Nothing is known of how they were selected."""
+        """Return an unknown selection."""
         return Selection(people, how="unknown")
 
     def fingerprint(self) -> str:
-        """Of the numbers."""
+        """Return the SHA-256 of shape and numbers."""
         return hashlib.sha256(repr(self.x.shape).encode() + self.x.tobytes()).hexdigest()
 
 
-def _opened(
+def _open(
     model: Model,
     people: Any,
     metric: Metric,
@@ -199,18 +199,18 @@ def _opened(
     max_branches: int,
     work: Path | None,
 ) -> tuple[PeopleSource, Domain, Model]:
-    """The source of people, who is possible, and the network on all coordinates; all of it checked."""
+    """Check the inputs; return the source of people, the domain, and the model on all coordinates."""
     files = people.files if isinstance(people, InMemory) else ()
     if isinstance(people, InMemory):
         people = people.people
     check_people(people, schema)
     if isinstance(people, Population) or (schema is None and not isinstance(people, str | PathLike | PeopleSource)):
         question = Question.of(model, people, metric, delta, domain, max_branches)
-        source = open_people(people, schema, split=split) if isinstance(people, Population) else _Numbers(question.x)
+        source = open_people(people, schema, split=split) if isinstance(people, Population) else _Array(question.x)
         if isinstance(source, InMemory):
             source = replace(source, files=files)
         return source, question.domain, question.model  # type: ignore[return-value]
-    checked_asked(model, metric)
+    check_model_and_metric(model, metric)
     if isinstance(people, PeopleSource):
         people, schema = open_people(people, schema), people.schema
     if schema is None:
@@ -224,16 +224,16 @@ def _opened(
 def _schedule(
     job: Job, source: PeopleSource, keys: Sequence[ChunkKey], folder: Path | None, tick: Callable[[int], None]
 ) -> Schedule:
-    """The schedule of an earlier run of the same job, else a new one."""
+    """Read the schedule that an earlier run of the same job saved, else make one."""
     if folder is None:
-        return job.scheduled(source, keys, tick)
+        return job.pilot_schedule(source, keys, tick)
     identity = f"{job.identity} {source.fingerprint()} {len(keys)}"
     path = folder / "schedule.json"
     known = read_json(path)
     if known is not None and known.get("identity") == identity and (schedule := Schedule.read(known)) is not None:
         return schedule
     with one_thread_in_blas():
-        schedule = job.scheduled(source, keys, tick)
+        schedule = job.pilot_schedule(source, keys, tick)
     write_json(path, {"identity": identity, **asdict(schedule)})
     return schedule
 
@@ -245,17 +245,18 @@ def _columns(
     scheduler: str | None,
     progress: Progress | Literal["auto"] | None,
 ) -> tuple[Arrays, int]:
-    """The columns of everybody, and how many chunks were computed."""
+    """Return the columns of all individuals, and the number of chunks that were computed."""
     finished, began = list[Finished](), time.time()
     with shown("Certifying", progress) as tick, open_engine(engine, scheduler) as where:
         parts = Shares(tick, sum(map(len, keys)))
 
-        def seen(work: Work, key: ChunkKey) -> Finished:
+        def finish_with_progress(work: Work, key: ChunkKey) -> Finished:
             return finish(work, key, partial(parts, key.index, len(key)))
 
         alone = len(keys) == 1 and engine == "local"  # then its stages have all threads
-        work_on = finish if engine == "dask" else seen  # what workers elsewhere do is seen when a chunk is finished
-        for each in [seen(work, keys[0])] if alone else where.map(work_on, work, keys):
+        # Progress inside a chunk is not seen from workers elsewhere.
+        work_on = finish if engine == "dask" else finish_with_progress
+        for each in [finish_with_progress(work, keys[0])] if alone else where.map(work_on, work, keys):
             finished.append(each)
             parts(each.key.index, len(each.key), 1.0)
     computed = sum(each.computed for each in finished)
@@ -276,6 +277,7 @@ def _certificate(
     confidence: float | None,
     cluster: tuple[str | npt.ArrayLike | None, int | None],
 ) -> Certificate:
+    """Check the weights and make the certificate from the columns of all individuals."""
     x, weights, schema = columns["x"], columns["weights"], source.schema
     n = len(x)
     if not n:
@@ -292,7 +294,7 @@ def _certificate(
     people = _people(source, columns, job.domain)
     clusters = _clusters(people, n, *cluster)
     decision = np.array(DECISIONS)[columns["decision"]]
-    with told(job.evidence, columns["rows"]):
+    with counterexamples_saved_in(job.evidence, columns["rows"]):
         other, flip = columns["counterpart"], columns["flip_counterpart"]
         witnesses = Witnesses(x, other, columns["lower"], decision == "flippable", flip, question)
         local = LocalCertificate(
@@ -314,7 +316,7 @@ def _certificate(
 
 
 def _people(source: PeopleSource, columns: Arrays, domain: Domain) -> Population | None:
-    """The individuals as a population: their own, or one whose table has the protected features."""
+    """Return the individuals as a population: the source's own, or one whose table has the protected features."""
     if isinstance(source, InMemory):
         return source.people if source.people.domain is domain else replace(source.people, domain=domain)
     if source.schema is None:
@@ -327,7 +329,7 @@ def _people(source: PeopleSource, columns: Arrays, domain: Domain) -> Population
 
 
 def checked_range(output_range: Any) -> tuple[float, float] | None:
-    """The range that a caller declares: two finite numbers, the lower first."""
+    """Check a declared range of outputs: two finite numbers, the lower first."""
     if output_range is None:
         return None
     right = "None or two finite numbers, the lower first"
@@ -342,7 +344,7 @@ def checked_range(output_range: Any) -> tuple[float, float] | None:
 def _clusters(
     people: Population | None, n: int, cluster: str | npt.ArrayLike | None, max_cluster: int | None
 ) -> Clusters | None:
-    """Who belongs together, checked."""
+    """Check and number the clusters of the ``n`` individuals."""
     if cluster is None:
         if max_cluster is not None:
             raise ParameterError("'max_cluster' is the size of the largest 'cluster': give that too.")
@@ -370,7 +372,7 @@ def _refusal(
     confidence: float | None,
     clusters: Clusters | None,
 ) -> str:
-    """Why a statement about the population behind the sample cannot be made, if that is known."""
+    """Return why a statement about the population behind the sample cannot be made, "" where it can."""
     if confidence is None:
         return "No confidence was asked for: give 'confidence', for example 0.95."
     if not isinstance(shift, Transport):
@@ -392,7 +394,7 @@ def _refusal(
             )
         if len(np.unique(people.weights)) > 1:
             return "Individuals with unequal sampling weights are not independent draws from one population."
-        # With E[w (h − μ)] = 0 bets on w / max_weight = 1 are fair, whoever else may be drawn: see isonomy.confidence.
+        # With E[w (h − μ)] = 0 bets on w / max_weight = 1 are fair for every possible draw: see isonomy.confidence.
         if people.schema.weight is not None and people.weights[0] != people.schema.max_weight:
             return (
                 f"These individuals weigh alike (column {people.schema.weight!r}), but somebody who was not drawn may "

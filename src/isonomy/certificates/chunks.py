@@ -1,8 +1,8 @@
-"""The work on one chunk of people: everything that a worker needs, and what a chunk gives.
+"""The work on one chunk of individuals: the job that a worker needs, and the columns of a chunk.
 
-A chunk gives columns, the same whatever the size of the table: bounds and counterparts of everybody, profiles, and the
-people that a worst case is made of. Columns of chunks are put one after the other (:func:`joined`), in memory or, with
-a folder for work, in files.
+Columns are the same whatever the size of the table: bounds and counterparts of all individuals, profiles, and the
+points of the worst case. Columns of chunks are concatenated (:func:`joined`), in memory or, with a folder for work, in
+files.
 
 **Soundness.** A chunk is an ordinary question about its own individuals. The schedule only says which radii are worth
 their price.
@@ -25,14 +25,14 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray, at_least
 from isonomy.attacks import AttackBudget
-from isonomy.certificates.consistency import told
+from isonomy.certificates.consistency import counterexamples_saved_in
 from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import Profiles, Schedule, make_schedule, most_passes, profiles
 from isonomy.certificates.protocol import Model, Shift, tier_for
-from isonomy.certificates.question import Question, asked_outcome
+from isonomy.certificates.question import Question, resolve_outcome
 from isonomy.certificates.transport import Transport
-from isonomy.certificates.worst_case import TURNS, search, still
+from isonomy.certificates.worst_case import TURNS, search, zero_cost_points
 from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
 from isonomy.files import Arrays, FolderStore, atomic
 from isonomy.population import Domain
@@ -48,33 +48,33 @@ LAYOUT = 2
 """The version of the columns; part of every key."""
 
 PROFILE, POINT = ("radius", "value", "source"), ("person", "counterpart", "cost", "value")
-"""Columns of profiles and of points, of which everybody has as many rows as their counts say."""
+"""Columns of profiles and of points, with as many rows for each individual as the count columns say."""
 
 PILOT = 16
-"""Individuals on whom the schedule is made, evenly spread over the table."""
+"""Individuals of the pilot group, evenly spread over the table."""
 
 FEW = 64
-"""A table of so few people is its own pilot group."""
+"""A table of at most this many rows is its own pilot group."""
 
 Share = Callable[[float], None]
 """Called with the share of some work that is done."""
 
 ALMOST = 0.999
-"""The share of a chunk that is done when all its columns are there, but not kept."""
+"""The share of a chunk that is done when all its columns are computed, but not saved."""
 
 PASSES = 6
-"""Passes that people who move cost on average."""
+"""Passes with a moving centre on average."""
 
 WORK = 2.0**37
 """Multiplications of a chunk, about: some twenty seconds of one thread, which is what a run that is killed loses."""
 
 REGION, STEP = 2.0**20, 2.0**24
-"""What a region costs beside its products, and a step of the searches around one individual, in multiplications."""
+"""The overhead of a region, and a step of the searches around one individual, in multiplications."""
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What is asked of everybody; ``model`` reads all coordinates of the domain."""
+    """The question for all individuals; ``model`` reads all coordinates of the domain."""
 
     model: Model
     metric: Metric
@@ -82,7 +82,7 @@ class Job:
     domain: Domain
     shift: Shift
     tier: str
-    attack: AttackBudget | None  # None: nobody is searched
+    attack: AttackBudget | None  # None: no search
     decide: bool
     rounds: int
     arithmetic: Arithmetic
@@ -90,11 +90,11 @@ class Job:
     max_branches: int
     outcome: Label
     schedule: Schedule | None = None
-    evidence: Path | None = None  # where a contradiction is written, with the person; None: nowhere
+    evidence: Path | None = None  # where a contradiction is saved, with the individual; None: nowhere
 
     @cached_property
     def identity(self) -> str:
-        """The hash of all that a chunk's columns depend on, but for its people."""
+        """Return the hash of all that a chunk's columns depend on, but for its individuals."""
         others = ("model", "metric", "shift", "domain", "outcome", "evidence")
         numbers = [field.name for field in fields(self) if field.name not in others]
         texts = [
@@ -108,12 +108,12 @@ class Job:
         ]
         return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
-    def scheduled(
+    def pilot_schedule(
         self, source: PeopleSource, keys: Sequence[ChunkKey], tick: Callable[[int], None] = lambda rows: None
     ) -> Schedule:
-        """A schedule from a pilot group that row numbers alone decide; ``tick`` is called with those done now."""
-        x, weights, whole = self._pilot(source, keys)
-        local = self._looked_at(x, None, False)
+        """Make a schedule on a pilot group chosen by row numbers alone; ``tick`` is called with the rows done now."""
+        x, weights, complete = self._pilot(source, keys)
+        local = self._certify_local(x, None, False)
         largest = largest_violation(self.model.head, self.output_range)
         if self.domain.kind == "unbounded" and not math.isfinite(largest):
             raise ParameterError(
@@ -121,21 +121,21 @@ class Job:
                 "individuals with a schema (domain 'relaxed' or 'realizable')."
             )
         if not isinstance(self.shift, Transport):
-            return Schedule((), None, 0.0, whole)
+            return Schedule((), None, 0.0, complete)
         moving = self._moving(local, self.shift)
         if weights.any():
             weights = np.ldexp(weights, -np.frexp(weights.max())[1])  # a few may be too small to add up
             moving = replace(moving, question=replace(moving.question, weights=weights))
         schedule = make_schedule(moving, local.upper, self.shift, largest, self.tier == "tight", tick)
-        return replace(schedule, whole=whole)
+        return replace(schedule, whole=complete)
 
     def rows(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> int:
-        """How many rows are about ``WORK`` multiplications: counted on the pilot group, never timed, so that the same
-        question is always cut in the same way."""
+        """Return the number of rows that cost about ``WORK`` multiplications: counted on the pilot group, never timed,
+        so that the same question is always cut in the same way."""
         return max(1, int(WORK / sum(self._work(self._pilot(source, keys)[0]))))
 
     def _work(self, x: FloatArray) -> tuple[float, float, float]:
-        """Multiplications for each of some individuals, about: bounds of their own, of people who move, searches."""
+        """Return about the multiplications for an individual: local bounds, bounds with a moving centre, searches."""
         question = Question.of(self.model, x, self.metric, self.delta, self.domain, self.max_branches)
         regions = question.similarity.count(x)
         steps = 0 if self.attack is None else 1 + self.attack.steps
@@ -149,42 +149,43 @@ class Job:
         return regions * each, regions * near * passes * each, steps * (STEP * moving_too + REGION * regions / 4)
 
     def _pilot(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> tuple[FloatArray, FloatArray, bool]:
-        """A few individuals, evenly spread, their weights, and whether they are everybody."""
+        """Return a few individuals, evenly spread, their weights, and whether they are the whole table."""
         some = spread(len(keys), PILOT)
-        whole = sum(map(len, keys)) <= FEW
-        each = FEW if whole else math.ceil(PILOT / len(some))
+        complete = sum(map(len, keys)) <= FEW
+        each = FEW if complete else math.ceil(PILOT / len(some))
         chosen = []
-        for index in range(len(keys)) if whole else some:
+        for index in range(len(keys)) if complete else some:
             chunk = source.read(keys[index])
             rows = spread(len(chunk), each)
             chosen.append((chunk.x[rows], chunk.weights[rows]))
         x, weights = (np.concatenate(parts) for parts in zip(*chosen, strict=True))
-        if not len(x):  # then whoever stands first
+        if not len(x):  # then the first rows of the table
             first = next((chunk for key in keys if len(chunk := source.read(key))), None)
             if first is None:
                 raise DataError("There are no individuals: no row of the table is left.")
             x, weights = first.x[:PILOT], first.weights[:PILOT]
-        return x, weights, whole
+        return x, weights, complete
 
     def columns(self, chunk: Chunk, share: Share = lambda done: None) -> Arrays:
-        """What is known of the individuals of a chunk; ``share`` is called with how much of the work is done."""
+        """Compute the columns of a chunk; ``share`` is called with the share of the work that is done."""
         x, n = chunk.x, len(chunk)
         about = {"rows": chunk.rows, "weights": chunk.weights, "x": x, "excluded": np.array([chunk.excluded])}
         about |= {} if chunk.y is None else {"y": np.asarray(chunk.y)}
         if not n:
-            return about | _nobody(x.shape[1])
-        with told(self.evidence, chunk.rows):
-            own, moves, wide = self._stages(n, share)
-            local = self._looked_at(x, self.attack, self.decide, lambda done, total: own(done))
+            return about | _empty_columns(x.shape[1])
+        with counterexamples_saved_in(self.evidence, chunk.rows):
+            local_tick, moving_tick, search_tick = self._stages(n, share)
+            local = self._certify_local(x, self.attack, self.decide, lambda done, total: local_tick(done))
             known, largest = local.witnesses, largest_violation(self.model.head, self.output_range)
-            points = still(x, local.lower, known.counterpart)
+            points = zero_cost_points(x, local.lower, known.counterpart)
             if isinstance(self.shift, Transport):
                 moving, tight = self._moving(local, self.shift), self.tier == "tight"
                 assert self.schedule is not None
-                profile = profiles(moving, local.upper, self.shift, largest, tight, self.rounds, self.schedule, moves)
+                schedule, upper = self.schedule, local.upper
+                profile = profiles(moving, upper, self.shift, largest, tight, self.rounds, schedule, moving_tick)
                 if self.attack is not None:
-                    points = search(moving, points, self.shift, profile, self.attack, wide)
-            else:  # nobody but the individuals counts
+                    points = search(moving, points, self.shift, profile, self.attack, search_tick)
+            else:  # only the individuals themselves count
                 profile = Profiles.of(np.zeros(1), local.upper[:, None], largest, np.zeros((n, 1)))
             if not (np.isfinite(profile.value).all() and (profile.value >= 0).all()):
                 raise NotANumberError("A bound of these individuals is not a finite number >= 0; nothing is certified.")
@@ -203,8 +204,8 @@ class Job:
         }
 
     def _stages(self, n: int, share: Share) -> tuple[Callable[[int], None], ...]:
-        """What the stages of a chunk of ``n`` individuals call: the first with those done so far, others with those
-        done now, everybody as often as a stage looks at them. A guess of their shares, which nothing depends on."""
+        """Return the ticks of the three stages of a chunk of ``n`` individuals: the first is called with the rows done
+        so far, others with the rows done now, once for each pass. Their shares are a guess; nothing depends on it."""
         searched, moved = self.attack is not None, isinstance(self.shift, Transport)
         weights = [1.0, 4.0 * moved, 2.0 * moved * searched]
         begin, done = np.append(0.0, np.cumsum(weights)) / sum(weights), [0, 0, 0]
@@ -216,7 +217,7 @@ class Job:
 
         return tuple(partial(tick, stage) for stage in range(3))
 
-    def _looked_at(
+    def _certify_local(
         self, x: FloatArray, attack: AttackBudget | None, decide: bool, tick: Callable[[int, int], None] | None = None
     ) -> LocalCertificate:
         return certify_local(
@@ -227,7 +228,7 @@ class Job:
 
     def _favourable(self) -> tuple[str, ...] | None:
         """The favourable classes as they are called where no schema names them."""
-        names = asked_outcome(self.model, None).classes
+        names = resolve_outcome(self.model, None).classes
         good = self.outcome.favourable
         return (tuple(names[place] for place in favourable_places(self.outcome)) if names else good) or None
 
@@ -235,8 +236,8 @@ class Job:
         return Moving(local.question, shift.metric, self.arithmetic == "float32")
 
 
-def _nobody(width: int) -> Arrays:
-    """The columns of a chunk without individuals."""
+def _empty_columns(width: int) -> Arrays:
+    """Return the columns of a chunk without individuals."""
     none, wide, counts = np.zeros(0), np.zeros((0, width)), np.zeros(0, dtype=np.int64)
     return {
         "upper": none, "lower": none, "decision": np.zeros(0, dtype=np.uint8), "counterpart": wide,
@@ -248,21 +249,21 @@ def _nobody(width: int) -> Arrays:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """A job, where its people come from, and what keeps finished chunks (None: nothing is kept)."""
+    """A job, the source of its individuals, and the store of finished chunks (None: none is saved)."""
 
     job: Job
     source: PeopleSource
     store: FolderStore | None
 
-    def kept(self, key: ChunkKey) -> Arrays | None:
-        """The columns of a chunk, where they are kept."""
+    def saved_columns(self, key: ChunkKey) -> Arrays | None:
+        """Return the saved columns of a chunk, if any."""
         return None if self.store is None else self.store.get(*_part(key))
 
     def parts(self, keys: Sequence[ChunkKey]) -> Iterator[Arrays]:
-        """The columns that are kept, one chunk after the other."""
+        """Yield the saved columns, one chunk after the other."""
         assert self.store is not None
         for key in keys:
-            columns = self.kept(key)
+            columns = self.saved_columns(key)
             if columns is None:
                 raise FileError(
                     f"The part {self.store.path(_part(key)[0])} was changed after it was finished: run the same audit "
@@ -273,7 +274,7 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Finished:
-    """A chunk whose columns are there: in ``columns``, or, where these are None, kept."""
+    """A chunk whose columns are computed: in ``columns``, or, where these are None, saved."""
 
     key: ChunkKey
     columns: Arrays | None
@@ -281,8 +282,8 @@ class Finished:
 
 
 def finish(work: Work, key: ChunkKey, share: Share = lambda done: None) -> Finished:
-    """The columns of a chunk: those that an earlier run kept, else computed, and kept where there is a store."""
-    if work.kept(key) is not None:
+    """Compute and save the columns of a chunk, unless an earlier run saved them."""
+    if work.saved_columns(key) is not None:
         return Finished(key, None, False)
     try:
         columns = work.job.columns(work.source.read(key), share)
@@ -298,12 +299,12 @@ def finish(work: Work, key: ChunkKey, share: Share = lambda done: None) -> Finis
 
 
 def _part(key: ChunkKey) -> tuple[str, str]:
-    """The name of a chunk's part, and what it is about."""
+    """Return the name of a chunk's part, and the key that it must match."""
     return f"parts/{key.index:08d}", f"{key.index} {key.start} {key.stop}"
 
 
 def joined(chunks: Iterable[Arrays], folder: Path | None) -> Arrays:
-    """Columns of chunks one after the other: in memory, or in files of a folder, read where they are needed."""
+    """Concatenate the columns of chunks: in memory, or in files of a folder, mapped into memory."""
     if folder is None:
         some = list(chunks)
         for chunk in some:
@@ -312,7 +313,7 @@ def joined(chunks: Iterable[Arrays], folder: Path | None) -> Arrays:
     first: Arrays = {}
     files: dict[str, tuple[Path, BinaryIO]] = {}
     rows: dict[str, int] = {}
-    with ExitStack() as stack:  # new files, so that a certificate of an earlier run keeps its own
+    with ExitStack() as stack:  # new files: a certificate of an earlier run still reads its own
         for chunk in chunks:
             first = first or {name: column[:0] for name, column in chunk.items()}
             _same_columns(first, chunk)
@@ -343,13 +344,13 @@ def _same_columns(first: Arrays, chunk: Arrays) -> None:
 
 
 def spread(n: int, count: int) -> list[int]:
-    """At most ``count`` of the numbers below ``n``, evenly spread."""
+    """Return at most ``count`` of the numbers below ``n``, evenly spread."""
     count = min(n, count)
     return [i * n // count for i in range(count)]
 
 
 def largest_violation(head: str, output_range: tuple[float, float] | None) -> float:
-    """The largest violation possible at all: of probabilities 1, of numbers as far as their declared range goes."""
+    """Return the largest possible violation: 1 for probabilities, the width of the declared range for numbers."""
     if head != "regression":
         return 1.0
     return math.inf if output_range is None else float(up(output_range[1] - output_range[0]))

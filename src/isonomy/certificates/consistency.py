@@ -1,8 +1,8 @@
-"""What was attained lies below what was proved: compared always, before anything is returned or written.
+"""Compare attained and proved values, always, before anything is returned or written.
 
-Two parts of the program that share little speak about the same number: a search shows that a change happens, a bound
-says that none is larger. Should they ever contradict each other, one of them is wrong, and no number of the run can be
-trusted: a :class:`SoundnessError` says who and by how much, and everything that is needed to see it again is in a file.
+Two parts of the program that share little code bound the same number: a search shows that a change happens, a bound
+that none is larger. If they contradict each other, one of them is wrong, and no number of the run can be trusted: a
+:class:`SoundnessError` names the row and both numbers, and a file holds everything that is needed to reproduce it.
 
 **Soundness.** ``upper`` bounds the truth in real arithmetic and ``lower`` is at most the truth, so there is no
 tolerance: any ``lower > upper`` is a contradiction, and so is a number that is none. A witness with another decision
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 FORMAT = "isonomy contradiction 1"
 
 PEOPLE = 2**18
-"""The most numbers of people's rows that are written where nobody in particular is concerned."""
+"""The most numbers of individuals' rows that are written where a mean is concerned, not one row."""
 
 ROWS = 16_384
 """Individuals whose points are compared at a time."""
@@ -53,18 +53,18 @@ Evidence = dict[str, Any]
 @dataclass(frozen=True)
 class _Place:
     folder: Path | None = Path()  # None: nothing is to be written
-    rows: NDArray[np.int64] | None = None  # what the rows are called by whoever asked
+    rows: NDArray[np.int64] | None = None  # the caller's row numbers
 
 
-_USUAL = _Place()
-_PLACE: ContextVar[_Place] = ContextVar("place", default=_USUAL)
+_DEFAULT = _Place()
+_PLACE: ContextVar[_Place] = ContextVar("place", default=_DEFAULT)
 
 
 @contextmanager
-def told(folder: Path | str | None = "", rows: npt.ArrayLike | None = None) -> Iterator[None]:
-    """Inside, contradictions are written into ``folder`` (None: nowhere) and rows are called by these numbers.
+def counterexamples_saved_in(folder: Path | str | None = "", rows: npt.ArrayLike | None = None) -> Iterator[None]:
+    """Save contradictions of the block in ``folder`` (None: nowhere), and number rows by ``rows``.
 
-    What is not given stays as it is outside, where the folder is the current one; nowhere stays nowhere.
+    What is not given stays as it is outside the block, by default the current folder; None stays None.
     """
     place = _PLACE.get()
     if folder != "" and place.folder is not None:
@@ -78,26 +78,27 @@ def told(folder: Path | str | None = "", rows: npt.ArrayLike | None = None) -> I
         _PLACE.reset(token)
 
 
-def evidence_folder(usual: Path) -> Path | None:
-    """Where contradictions are written: the folder that a caller told, nowhere (None), or else the usual one.
+def evidence_folder(default: Path) -> Path | None:
+    """Return where contradictions are saved: the folder of :func:`counterexamples_saved_in` (None: nowhere), else
+    ``default``.
 
-    Other threads and processes know nothing of what was told here: whoever sends work there gives them this.
+    Other threads and processes do not see that folder: work that is sent there carries this one.
     """
     place = _PLACE.get().folder
-    return usual if place is _USUAL.folder else place
+    return default if place is _DEFAULT.folder else place
 
 
 def compare(
     lower: npt.ArrayLike, upper: npt.ArrayLike, words: Callable[[int], str], evidence: Callable[[int], Evidence]
 ) -> None:
-    """Refuse the first place at which something attained is not at most what was proved."""
+    """Raise a :class:`SoundnessError` at the first place at which ``lower <= upper`` does not hold."""
     crossed = ~np.less_equal(lower, upper)
     if crossed.any():
         low, high = np.broadcast_arrays(np.atleast_1d(lower), np.atleast_1d(upper))
         at = int(np.flatnonzero(crossed)[0])
         numbers = {"lower": float(low[at]), "upper": float(high[at])}
-        said = f"{words(at)} changes by {numbers['lower']!r}, and {numbers['upper']!r} was proved to be the most"
-        refuse(said, lambda: numbers | evidence(at))
+        message = f"{words(at)} changes by {numbers['lower']!r}, and {numbers['upper']!r} was proved to be the most"
+        refuse(message, lambda: numbers | evidence(at))
 
 
 def compare_people(
@@ -108,28 +109,28 @@ def compare_people(
     certified: NDArray[np.bool_],
     flips: NDArray[np.bool_],
     counterparts: tuple[FloatArray, FloatArray] | None,
-    **asked: Any,
+    **parameters: Any,
 ) -> None:
-    """Everybody's witness below their bound, and no other decision where none was proved to be possible.
+    """Check that each witness is below its bound, and that no certified decision flips.
 
-    ``counterparts`` are those who attain ``lower``, and those who have another decision.
+    ``counterparts`` attain ``lower``, and have another decision.
     """
 
     def evidence(row: int) -> Evidence:
-        pair: Evidence = {"row": called(row), "individual": x[row].tolist()}
+        pair: Evidence = {"row": original_row(row), "individual": x[row].tolist()}
         if counterparts is not None:
             pair |= {"counterpart": counterparts[0][row].tolist(), "flip_counterpart": counterparts[1][row].tolist()}
-        return described(question) | asked | pair
+        return describe(question) | parameters | pair
 
-    compare(lower, upper, lambda row: f"Row {called(row)}: the output for a similar individual", evidence)
+    compare(lower, upper, lambda row: f"Row {original_row(row)}: the output for a similar individual", evidence)
     both = certified & flips
     if both.any():
         row = int(both.argmax())
-        said = (
-            f"Row {called(row)}: a similar individual has another decision, and none was proved to have one (change "
-            f"{float(lower[row])!r}, at most {float(upper[row])!r})"
+        message = (
+            f"Row {original_row(row)}: a similar individual has another decision, and none was proved to have one "
+            f"(change {float(lower[row])!r}, at most {float(upper[row])!r})"
         )
-        refuse(said, lambda: {"lower": float(lower[row]), "upper": float(upper[row])} | evidence(row))
+        refuse(message, lambda: {"lower": float(lower[row]), "upper": float(upper[row])} | evidence(row))
 
 
 def compare_points(
@@ -139,24 +140,26 @@ def compare_points(
     profiles: Profiles,
     evidence: Callable[[int], Evidence],
 ) -> None:
-    """Everybody who was found at a cost below the profile of the individual they come from.
+    """Check that each point's value is below the profile of its owner at its cost.
 
-    ``owner`` ascends. Costs are rounded up, so whoever has one is within every radius that is at least as large.
+    ``owner`` ascends. Costs are rounded up, so a point is within every radius that is at least its cost.
     """
 
     def words(at: int) -> str:
         away = f"somebody at a cost of {float(cost[at])!r}"
-        return f"Row {called(int(owner[at]))}: the output between {away} and somebody similar to them"
+        return f"Row {original_row(int(owner[at]))}: the output between {away} and somebody similar to them"
 
     proved = np.empty(len(owner))
     for begin in range(0, len(profiles), ROWS):
         some = slice(*np.searchsorted(owner, (begin, begin + ROWS)))
-        proved[some] = _known(owner[some], cost[some], profiles, begin)
-    compare(value, proved, words, lambda at: {"row": called(int(owner[at])), "cost": float(cost[at])} | evidence(at))
+        proved[some] = _profile_values(owner[some], cost[some], profiles, begin)
+    compare(
+        value, proved, words, lambda at: {"row": original_row(int(owner[at])), "cost": float(cost[at])} | evidence(at)
+    )
 
 
-def _known(owner: NDArray[np.int64], cost: FloatArray, profiles: Profiles, begin: int) -> FloatArray:
-    """What the profiles of some individuals, from ``begin`` on, say of people at a cost from their owner."""
+def _profile_values(owner: NDArray[np.int64], cost: FloatArray, profiles: Profiles, begin: int) -> FloatArray:
+    """Return the profiles' bounds (k,) at a cost from each owner, for the individuals from ``begin`` on."""
     start = profiles.start[begin : begin + ROWS + 1]
     radius, value = profiles.radius[start[0] : start[-1]], profiles.value[start[0] : start[-1]]
     levels, rank = np.unique(np.append(radius, cost), return_inverse=True)
@@ -167,58 +170,58 @@ def _known(owner: NDArray[np.int64], cost: FloatArray, profiles: Profiles, begin
 
 
 def compare_means(
-    what: str, lower: npt.ArrayLike, upper: npt.ArrayLike, question: Question | None = None, **asked: Any
+    what: str, lower: npt.ArrayLike, upper: npt.ArrayLike, question: Question | None = None, **parameters: Any
 ) -> None:
-    """A mean, or a largest violation, that was attained below the one that was proved."""
+    """Check that an attained mean, or largest violation, is below the proved one."""
 
     def evidence(_: int) -> Evidence:
         if question is None:
-            return asked
+            return parameters
         few = question.x.size <= PEOPLE
         rows = {"individuals": question.x.tolist(), "weights": question.weights.tolist()} if few else {}
-        return described(question) | asked | rows
+        return describe(question) | parameters | rows
 
     compare(lower, upper, lambda _: what, evidence)
 
 
-def refuse(said: str, evidence: Callable[[], Evidence]) -> None:
-    """Write what is needed to see it again, if it can be written, and raise."""
+def refuse(message: str, evidence: Callable[[], Evidence]) -> None:
+    """Save what is needed to reproduce the contradiction, if that is possible, and raise."""
     try:
-        file = _written(evidence())
+        file = _write(evidence())
         where = "no file was to be written" if file is None else f"what is needed to reproduce it is in {file}"
-    except Exception as error:  # whatever is wrong with the file, the contradiction must be told
+    except Exception as error:  # whatever is wrong with the file, the contradiction must be raised
         file, where = None, f"the file to reproduce it cannot be written ({' '.join(str(error).split())})"
-    raise SoundnessError(f"{said}: one of the two is wrong and nothing is certified", where, file)
+    raise SoundnessError(f"{message}: one of the two is wrong and nothing is certified", where, file)
 
 
-def described(asked: Any) -> Evidence:
-    """Network, metric, domain and distance of a question or a job, such that :func:`load` gives them again."""
+def describe(question: Any) -> Evidence:
+    """Return network, metric, domain and distance of a question or a job in the form that :func:`load` reads."""
     return {
-        "network": {name: array.tolist() for name, array in network_arrays(asked.network).items()},
-        "metric": metric_to_text(asked.metric),
-        "delta": asked.delta,
-        "domain": {name: array.tolist() for name, array in domain_arrays(asked.domain).items()},
-        "names": list(asked.domain.names),
-        "max_branches": asked.max_branches,
+        "network": {name: array.tolist() for name, array in network_arrays(question.network).items()},
+        "metric": metric_to_text(question.metric),
+        "delta": question.delta,
+        "domain": {name: array.tolist() for name, array in domain_arrays(question.domain).items()},
+        "names": list(question.domain.names),
+        "max_branches": question.max_branches,
     }
 
 
 def load(path: Path | str) -> tuple[Evidence, Network, Metric, Domain]:
-    """A file that an error named: all that is in it, and the network, metric and domain that it describes."""
+    """Read the file that an error named: its content, and the network, metric and domain that it describes."""
     document = json.loads(Path(path).read_text(encoding="utf-8"))
     network = network_of({name: np.array(part) for name, part in document["network"].items()}, "network")
     domain = Domain.of({name: np.array(part) for name, part in document["domain"].items()}, tuple(document["names"]))
     return document, network, metric_from_text(document["metric"]), domain
 
 
-def called(row: int) -> int:
-    """The number by which whoever asked knows a row."""
+def original_row(row: int) -> int:
+    """Return the caller's number of a row."""
     rows = _PLACE.get().rows
     return row if rows is None else int(rows[row])
 
 
-def _written(evidence: Evidence) -> Path | None:
-    """The file, readable by its owner only (it holds a person), there whole or not at all."""
+def _write(evidence: Evidence) -> Path | None:
+    """Write the file atomically, readable by its owner only, since it holds a person; return its path."""
     folder = _PLACE.get().folder
     if folder is None:
         return None

@@ -1,4 +1,4 @@
-"""The distributional bound: the best multiplier for what is proved, and the best population that was found.
+"""The distributional bound: the best multiplier for ``upper``, and the best population of attained points.
 
 The problem is ``sup { E_Q[I] : Q in the shift }``, for :class:`Transport` ``W_p(P, Q) <= gamma``, ``P`` the individuals
 and their weights. A shift bounds it for any multiplier (:mod:`isonomy_verify.dual` for the ball), from cells that cover
@@ -8,8 +8,8 @@ some multipliers, ``F`` lies above the tangents there, and where the two tangent
 multiplier to try. The same search over the points that were attained gives the lower side: a mixture of the two plans
 around the minimum spends the budget.
 
-**Soundness.** Whatever is called ``upper`` is the shift's at one multiplier, with sums that have no rounding, and
-right for every multiplier: a search that ends early gives a worse multiplier, never a wrong bound. A
+**Soundness.** Every ``upper`` is the shift's bound at one multiplier, with sums that have no rounding, and valid for
+every multiplier: a search that ends early gives a worse multiplier, never a wrong bound. A
 :class:`Mixture` keeps within the budget in exact arithmetic: costs are rounded up, values down, and its share is a
 quotient of whole numbers.
 """
@@ -43,7 +43,7 @@ Given = TypeVar("Given")
 Made = TypeVar("Made")
 
 ACCURACY = 1e-13
-"""What a better multiplier could save is less than this share of the bound, where the search is not cut short."""
+"""The share of the bound that a better multiplier could save at most, where the search is not cut short."""
 
 STEPS = 60
 """The most passes over the blocks for one request."""
@@ -131,15 +131,15 @@ class Dual:
 
     @classmethod
     def of(cls, cells: Cells, order: float) -> Dual:
-        """For individuals in memory, and Wasserstein balls of an order."""
+        """Make the dual of individuals in memory, for Wasserstein balls of an order."""
         return cls([cells], Transport(order=order))
 
     def bound(self, gamma: float | None) -> Bound:
-        """The bound with the best multiplier, for a size of the shift."""
+        """Return the bound with the best multiplier, for a size of the shift."""
         return self.curve([gamma])[0]
 
     def curve(self, gammas: Iterable[float | None]) -> list[Bound]:
-        """One bound for each size, by the same passes over the blocks."""
+        """Return one bound for each size, by the same passes over the blocks."""
         gammas = list(gammas)
         shifts = {gamma: self._sized(gamma) for gamma in gammas if gamma not in self._bounds}
         priced = [gamma for gamma, shift in shifts.items() if not shift.free]
@@ -159,7 +159,7 @@ class Dual:
         return self.shift if gamma is None else self.shift.resized(gamma)
 
     def largest_gamma(self, epsilon: float) -> float | None:
-        """The largest gamma whose bound is at most epsilon: "fair up to a shift of gamma".
+        """Return the largest gamma whose bound is at most epsilon: "fair up to a shift of gamma".
 
         None when not even gamma 0 is; infinity when every gamma is. Up to rounding this is the largest such gamma,
         and it never over-claims: ``bound(gamma).upper <= epsilon`` has been evaluated for what is returned.
@@ -186,7 +186,7 @@ class Dual:
         return 0.0
 
     def grid_error(self, gamma: float | None) -> float:
-        """What the grid may have cost: the bound, minus the bound when values are attained only at ``far``.
+        """Return what the grid may have cost: the bound, minus the bound when values are attained only at ``far``.
 
         A report, not a certificate.
         """
@@ -201,7 +201,7 @@ class Dual:
         return _Minimum(Each(self.blocks, lambda cells: _Choices.of(*self.shift.items(cells), cells.weights)))
 
     def _mean(self, gamma: float | None, multiplier: float | None) -> float:
-        """The mean of heights: exact sums over exact weights, rounded up once."""
+        """Return the mean of heights: exact sums over exact weights, rounded up once."""
         if (gamma, multiplier) not in self._means:
             total, weight, highest, shift = 0, 0, 0.0, self._sized(gamma)
             for cells in self.blocks:
@@ -214,7 +214,8 @@ class Dual:
         return self._means[gamma, multiplier]
 
     def _largest_step(self, epsilon: float) -> float:
-        """Order infinity: a staircase, whose steps are at the near ends, or right after them where these are open."""
+        """Return the same for order infinity, where the bound is a staircase with steps at the near ends, or right
+        after them where these are open."""
         near = np.unique(np.concatenate([np.unique(cells.near) for cells in self.blocks]))
         steps = np.unique(np.concatenate([near, np.maximum(0.0, down(near))]))
         low, high = 0, len(steps)  # steps[0] = 0 is fine, and the bound never falls
@@ -226,7 +227,7 @@ class Dual:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """A plan within the budget: of everybody's mass the ``share`` stands at the point ``dear``, the rest at ``cheap``.
+    """A plan within the budget: the ``share`` of each individual's mass is at point ``dear``, the rest at ``cheap``.
 
     ``value`` is its mean, rounded down.
     """
@@ -237,9 +238,9 @@ class Mixture:
     value: float
 
     def masses(self, weights: FloatArray, points: int) -> FloatArray:
-        """The mass on each of the points: with everybody's own exactly their weight, and not above the budget.
+        """Return the mass on each point: exactly the weight in total for each individual, and within the budget.
 
-        What is moved is rounded down to a multiple of the last place of the weight, so that the rest is exact.
+        The moved mass is rounded down to a multiple of the last place of the weight, so that the rest is exact.
         """
         unit = np.spacing(weights)
         moved = np.floor(np.maximum(0.0, down(rounded_down(self.share) * (weights / unit)))) * unit
@@ -252,10 +253,10 @@ class Mixture:
 
 
 def best_mixture(shift: Shift, owner: IntArray, cost: FloatArray, value: FloatArray, weights: FloatArray) -> Mixture:
-    """The best population of a shift on points that were attained.
+    """Return the best population of a shift on attained points.
 
     Point ``j``, of individual ``owner[j]`` (ascending), has a ``cost`` that was rounded up and a ``value`` that was
-    rounded down. Everybody has a point of cost 0.
+    rounded down. Every individual has a point of cost 0.
     """
     (owner, costs, value), most = shift.attainable(owner, cost, value)
     n, free = len(weights), np.unique(owner[costs == 0])
@@ -270,7 +271,7 @@ def best_mixture(shift: Shift, owner: IntArray, cost: FloatArray, value: FloatAr
     choices = _Choices.of(owner[kept], costs[kept], value[kept], weights)
 
     def plan(multiplier: float) -> tuple[IntArray, Fraction, Fraction]:
-        """Everybody's point, its mean value and mean cost."""
+        """Return each individual's point, their mean value and mean cost."""
         at = kept[choices.taken(multiplier)]
         paid = Fraction(exact_sum(products_up(weights, costs[at])), total)
         return at, Fraction(exact_sum(products_down(weights, value[at])), total), paid
@@ -287,9 +288,9 @@ def best_mixture(shift: Shift, owner: IntArray, cost: FloatArray, value: FloatAr
             cheap = some
             break
         dear = some
-    else:  # nobody travels
+    else:  # all stay at points of cost 0
         cheap = plan(math.inf)
-    # A little less than the budget: whoever adds up the atoms rounds the cost of each.
+    # A little less than the budget: a sum over the atoms rounds the cost of each.
     room = max(Fraction(0), budget * (1 - Fraction(1, 2**48)) - cheap[2])
     share = room / (dear[2] - cheap[2]) if dear[1] > cheap[1] else Fraction(0)
     return Mixture(dear[0], cheap[0], share, max(0.0, rounded_down(share * dear[1] + (1 - share) * cheap[1])))
@@ -297,7 +298,7 @@ def best_mixture(shift: Shift, owner: IntArray, cost: FloatArray, value: FloatAr
 
 @dataclass(frozen=True, eq=False)
 class _Choices:
-    """What some individuals can choose from: ``start[i]`` is the first choice of individual ``i``."""
+    """The choices of some individuals: ``start[i]`` is the first choice of individual ``i``."""
 
     start: IntArray
     cost: FloatArray
@@ -313,14 +314,15 @@ class _Choices:
         return cls(np.searchsorted(owner, np.arange(len(weights))), np.minimum(cost, FAR), value, weights, ordered)
 
     def taken(self, multiplier: float) -> IntArray:
-        """Everybody's best choice, the cheapest of equally good ones; with an infinite multiplier of those for free."""
+        """Return each individual's best choice (n,), the cheapest of equally good ones; with an infinite multiplier
+        among those of cost 0."""
         _, cost, least = self._best(multiplier)
         best = np.where(cost <= np.repeat(least, self._counts), np.arange(len(cost)), len(cost))
         at: IntArray = np.minimum.reduceat(best, self.start)
         return at if self.sorted_ is None else self.sorted_[at]
 
     def sums(self, multiplier: float, total: float) -> tuple[float, float]:
-        """What they add to the mean of the best ``value − multiplier cost``, and to the mean cost of that choice."""
+        """Return their parts of the mean best ``value − multiplier cost``, and of the mean cost of that choice."""
         top, _, least = self._best(multiplier)
         shares = self.weights / total
         return float(shares @ top), float(shares @ least)
@@ -331,7 +333,8 @@ class _Choices:
 
     @np.errstate(over="ignore", invalid="ignore")
     def _best(self, multiplier: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Everybody's largest gain, the costs of the choices that have it (else infinite), and the least of these."""
+        """Return the largest gains (n,), the costs of choices that have them (else infinite), and the least of
+        these."""
         free = math.isinf(multiplier)
         gain = np.where(self.cost == 0, self.value, -math.inf) if free else self.value - multiplier * self.cost
         top = np.maximum.reduceat(gain, self.start)
@@ -340,7 +343,7 @@ class _Choices:
 
 
 class _Bracket(NamedTuple):
-    """The minimum is between two multipliers; the tangents meet at ``crossing``, with the value ``meeting``."""
+    """Two multipliers around the minimum; the tangents meet at ``crossing``, with the value ``meeting``."""
 
     left: float
     right: float
@@ -350,7 +353,7 @@ class _Bracket(NamedTuple):
     gap: float  # what it is above the meeting point
 
     def inside(self) -> list[float]:
-        """Multipliers to try next: the crossing, and one that shortens the bracket where it is long."""
+        """Return the multipliers to try next: the crossing, and one that shortens the bracket where it is long."""
         if self.gap <= ACCURACY * abs(self.meeting) + 1e-300:
             return []
         some = [self.crossing]
@@ -367,7 +370,7 @@ class _Minimum:
         self.known: dict[float, tuple[float, float]] = {}  # multiplier: mean height, mean cost
 
     def brackets(self, budgets: Sequence[float]) -> list[_Bracket]:
-        """The minimum for each budget, by the same passes; the same bits whatever was asked before."""
+        """Return the minimum for each budget, by the same passes; the same bits whatever was computed before."""
         tried = [[0.0, self._whole[1]] for _ in budgets]
         found: list[_Bracket] = []
         for _ in range(STEPS):
@@ -382,13 +385,13 @@ class _Minimum:
         return found
 
     def affordable(self, epsilon: float) -> float:
-        """The largest budget, as far as is known, whose bound is at most epsilon."""
+        """Return the largest budget, as far as is known, whose bound is at most epsilon."""
         budgets = [(epsilon - mean) / multiplier for multiplier, (mean, _) in self.known.items() if multiplier]
         return max(0.0, *budgets) if budgets else 0.0
 
     @cached_property
     def _whole(self) -> tuple[float, float]:
-        """The weight of everybody, and a multiplier with which nobody gains by travelling."""
+        """Return the total weight, and an upper end for the multiplier, with which no individual gains by a move."""
         weights, nearest, largest = [], math.inf, 0.0
         for block in self.blocks:
             weights.append(float(block.weights.sum()))
@@ -413,12 +416,12 @@ class _Minimum:
         at = min(at, len(places) - 1)
         right = places[at]
         value = self._value(right, budget)
-        if at == 0:  # everybody's best is affordable
+        if at == 0:  # all best choices are affordable
             return _Bracket(right, right, right, value, right, 0.0)
         left = places[at - 1]
         # The tangents have the slopes budget − cost; at left + step they meet.
         falls, rises = budget - self.known[left][1], budget - self.known[right][1]
-        if falls == rises:  # a cost so small that no multiplier keeps anybody from it
+        if falls == rises:  # a cost so small that no multiplier outweighs it
             return _Bracket(left, right, right, value, right, 0.0)
         step = (self._value(left, budget) - value + rises * (right - left)) / (rises - falls)
         meeting = self._value(left, budget) + falls * step
@@ -430,7 +433,7 @@ class _Minimum:
 
 
 class Each(Sequence[Made], Generic[Given, Made]):
-    """``make`` of every block when it is asked for; where there is only one, it is made once and kept."""
+    """``make`` of every block on access; where there is only one block, it is made once."""
 
     def __init__(self, blocks: Sequence[Given], make: Callable[[Given], Made]) -> None:
         self.blocks, self.make = blocks, make

@@ -1,4 +1,4 @@
-"""Global certificates: how differently can any two similar people be treated, whoever they are?
+"""Global certificates: how differently can any two similar individuals of a domain be treated?
 
 Problem: ``sup { max_c |f_c(x) − f_c(y)| : x, y in X, d(x, y) ≤ δ }``, for small networks. Branch and bound over pairs
 (:mod:`isonomy_verify.cutting`): the pair of boxes with the largest bound is cut, people in the most promising parts are
@@ -25,7 +25,7 @@ from isonomy.certificates.certificate import judge
 from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.local import Arithmetic, Witnesses
 from isonomy.certificates.protocol import Model
-from isonomy.certificates.question import Question, checked_asked, on_all_coordinates
+from isonomy.certificates.question import Question, check_model_and_metric, on_all_coordinates
 from isonomy.errors import NetworkError, ParameterError, template
 from isonomy.given import choice, whole
 from isonomy.parallel import one_thread
@@ -43,19 +43,19 @@ SAMPLE = 256
 """People attacked before the search begins, as far as the time allows."""
 
 PORTION = 64
-"""How many of them at a time."""
+"""Individuals of this sample that are attacked at a time."""
 
 ATTACKED = 12
-"""People attacked in each round, and as many near the worst found so far."""
+"""Individuals attacked in each round, and as many near the worst pair so far."""
 
 
 @dataclass(frozen=True, eq=False)
 class GlobalCertificate:
-    """What was proved of all similar pairs of a domain, and the worst pair that was found.
+    """Bounds, proved and attained, for all similar pairs of a domain, and the worst pair.
 
     ``decided`` is the share of the domain, by volume of the ranges and number of categories and whole numbers, in which
-    everybody's violation is proved to be at most ``epsilon`` (without one: at most ``lower + gap``). It is at least
-    that: whoever lies in several parts counts as open as soon as one of them is. ``parts`` counts what was looked at.
+    every violation is proved to be at most ``epsilon`` (without one: at most ``lower + gap``). It is a lower bound: an
+    individual in several parts counts as open as soon as one of them is. ``parts`` counts the parts that were bounded.
     """
 
     upper: float
@@ -76,22 +76,22 @@ class GlobalCertificate:
         sides = {"individual": self.witness.individual, "counterpart": self.witness.counterpart}
         pair = {name: side[0].tolist() for name, side in sides.items() if len(side)}
         what = "The output between two similar individuals of the domain"
-        found = np.append(self.lower, self.witness.value)
-        compare_means(what, found, self.upper, self.question, arithmetic=self.arithmetic, **pair)
+        attained = np.append(self.lower, self.witness.value)
+        compare_means(what, attained, self.upper, self.question, arithmetic=self.arithmetic, **pair)
 
     @property
     def verdict(self) -> str:
-        """``certified`` (upper ≤ ε), ``violated`` (lower > ε) or ``undecided``; without ε there is none."""
+        """Return ``certified`` (upper ≤ ε), ``violated`` (lower > ε) or ``undecided``; ``none`` without ε."""
         if self.epsilon is None:
             return "none"
         return judge(self.lower, self.upper, self.epsilon)
 
     def __str__(self) -> str:
-        said = "" if self.epsilon is None else f", {self.verdict} at epsilon {parameter(self.epsilon)}"
+        verdict = "" if self.epsilon is None else f", {self.verdict} at epsilon {parameter(self.epsilon)}"
         pair = "certificate.witness[0] shows the pair." if len(self.witness) else "Nobody was found."
-        found = f"between {at_least(self.lower, 6)} and {at_most(self.upper, 6)}{said}"
+        bounds = f"between {at_least(self.lower, 6)} and {at_most(self.upper, 6)}{verdict}"
         share = at_least(100 * self.decided, 1)
-        return f"{found}; {share} % of the domain decided in {self.seconds:.1f} s.\n{pair}"
+        return f"{bounds}; {share} % of the domain decided in {self.seconds:.1f} s.\n{pair}"
 
 
 def certify_everywhere(
@@ -108,43 +108,43 @@ def certify_everywhere(
     seed: int = 0,
     progress: Progress | Literal["auto"] | None = "auto",
 ) -> GlobalCertificate:
-    """Bound from above and from below how differently ``model`` treats anybody in ``domain`` and somebody within
-    ``delta`` of them in the ``metric``.
+    """Bound from above and from below the largest difference between the outputs of ``model`` for two individuals of
+    ``domain`` within ``delta`` of each other in the ``metric``.
 
     ``domain`` needs a finite range for every coordinate; a :class:`Schema` or :class:`Population` brings its own, and
     the witness is then shown in raw units. The search stops when ``upper - lower <= gap``, with ``epsilon`` at a
     verdict (``upper <= epsilon`` or ``lower > epsilon``), after ``time_limit`` seconds, or when ``max_nodes`` parts
     were bounded (``None``: no limit; the cut that reaches it is finished). The bounds hold at any time. Without a time
-    limit the same question has the same answer, bit for bit; ``seed`` decides who is tried first. ``arithmetic`` is as
+    limit the same question has the same answer, bit for bit; ``seed`` draws the first sample. ``arithmetic`` is as
     for :func:`isonomy.certify_local`; ``progress`` is called with the share of the domain that is decided.
     """
     began = time.monotonic()
     limits = checked_limits(time_limit, gap, epsilon, max_nodes)
     choice("arithmetic", arithmetic, Arithmetic)
-    checked_asked(model, metric)
+    check_model_and_metric(model, metric)
     seed = whole("seed", seed)
     question = _question(model, metric, checked_delta(delta), domain)
     deadline = began + limits.seconds
     with one_thread(), shown("Certifying everywhere", progress) as tick:
-        search = _Everywhere(question, limits, arithmetic == "float32", seed, deadline)
-        while search.goes_on and time.monotonic() < deadline:
+        search = _PairSearch(question, limits, arithmetic == "float32", seed, deadline)
+        while search.can_continue and time.monotonic() < deadline:
             search.round()
             tick(int(1000 * search.closed_share), 1000)
     witness = search.witness()
     return GlobalCertificate(
         search.upper, search.lower, search.decided(), witness, limits.epsilon, limits.gap, question.delta,
-        search.looked, time.monotonic() - began, arithmetic, question,
+        search.parts_bounded, time.monotonic() - began, arithmetic, question,
     )  # fmt: skip
 
 
 def _question(model: Model, metric: Metric, delta: float, domain: Domain | Schema | Population) -> Question:
-    """The same checks as for given individuals, of whom there are none yet."""
+    """Return a question without individuals, after the same checks as for given ones."""
     schema = domain if isinstance(domain, Schema) else domain.schema if isinstance(domain, Population) else None
     space = domain.domain("realizable") if isinstance(domain, Schema) else domain
     space = space.domain if isinstance(space, Population) else space
     if not isinstance(space, Domain):
         raise ParameterError(template("domain", "a Domain, a Schema or a Population", type(domain).__name__))
-    # An unbounded domain holds everybody, whatever ranges it was given.
+    # An unbounded domain is all of R^m, whatever ranges it was given.
     limited = np.isfinite(space.low) & np.isfinite(space.high) & (space.kind != "unbounded")
     if not limited.all():
         row = int(np.flatnonzero(~limited)[0])
@@ -155,14 +155,14 @@ def _question(model: Model, metric: Metric, delta: float, domain: Domain | Schem
     model = model if schema is None else on_all_coordinates(model, schema)
     if model.input_width != space.width:
         raise NetworkError(f"'{model.name}' reads {model.input_width} numbers but the domain has {space.width}.")
-    nobody = np.zeros((0, space.width))
-    question = Question(model, metric, delta, nobody, np.zeros(0), space, schema)
+    none = np.zeros((0, space.width))
+    question = Question(model, metric, delta, none, np.zeros(0), space, schema)
     _ = question.similarity  # checks metric and delta
     return question
 
 
-class _Everywhere:
-    """The search: open parts by their bounds, and the tree of all parts for the share that is decided."""
+class _PairSearch:
+    """Branch and bound over pairs: open parts by their bounds, and the tree of all parts for the decided share."""
 
     def __init__(self, question: Question, limits: Limits, float32_run: bool, seed: int, deadline: float) -> None:
         self.question, self.limits = question, limits
@@ -170,16 +170,16 @@ class _Everywhere:
         self.pairs = Pairs(question.similarity, question.network, layers.reads, float32_run)
         self.head = head_of(question.network, None, float32_run)
         self.rng = np.random.default_rng(seed)
-        self.lower, nobody = 0.0, np.zeros((0, question.domain.width))
-        self.pair = nobody, nobody  # the worst found, each a table of one row
-        everybody, _ = self.pairs.narrowed(self.pairs.everybody())
-        bound = min(float(self.pairs.bound(everybody)[0]), self.head.largest)
+        self.lower, none = 0.0, np.zeros((0, question.domain.width))
+        self.pair = none, none  # the worst pair so far, each side a table of one row
+        root, _ = self.pairs.narrowed(self.pairs.everybody())
+        bound = min(float(self.pairs.bound(root)[0]), self.head.largest)
         self.parent, self.share, self.value = [-1], [1.0], [bound]
-        self.open: list[tuple[float, int, Parts]] = [(-bound, 0, everybody)]
+        self.open: list[tuple[float, int, Parts]] = [(-bound, 0, root)]
         self.closed = 0.0
         self.closed_share = 0.0
         self.size = max(16, min(512, NUMBERS // layers.widest))
-        self.domain_ends = everybody.x_low[0], everybody.x_high[0]
+        self.domain_ends = root.x_low[0], root.x_high[0]
         sample = self._sample()
         for start in range(0, len(sample), PORTION):
             if start == 0 or time.monotonic() < deadline:
@@ -187,32 +187,34 @@ class _Everywhere:
 
     @property
     def upper(self) -> float:
-        """The largest bound of any part."""
+        """Return the largest bound of any part."""
         return max(self.closed, -self.open[0][0] if self.open else 0.0)
 
     @property
-    def looked(self) -> int:
-        """How many parts there have been."""
+    def parts_bounded(self) -> int:
+        """Return the number of parts bounded so far."""
         return len(self.value)
 
     @property
-    def goes_on(self) -> bool:
-        """Is there something left that a cut could change?"""
+    def can_continue(self) -> bool:
+        """Return whether a further cut could change the result."""
         epsilon = self.limits.epsilon
-        if not self.open or self.looked >= self.limits.nodes or (epsilon is not None and self.lower > epsilon):
+        if not self.open or self.parts_bounded >= self.limits.nodes or (epsilon is not None and self.lower > epsilon):
             return False
         top = -self.open[0][0]
-        return top > self._enough() and top > self.closed
+        return top > self._target_upper() and top > self.closed
 
-    def _enough(self) -> float:
+    def _target_upper(self) -> float:
+        """Return the bound at which a part need not be cut."""
         return max(self.lower + self.limits.gap, self.limits.epsilon or 0.0)
 
     def round(self) -> None:
-        """Cut the parts with the largest bounds, bound what that gives, attack people in it."""
+        """Cut the parts with the largest bounds, bound their children, attack individuals in them."""
         batch: list[Parts] = []
         where: list[int] = []
         for _ in range(self.size):
-            if not self.open or -self.open[0][0] <= self._enough() or self.looked + len(where) >= self.limits.nodes:
+            full = self.parts_bounded + len(where) >= self.limits.nodes
+            if full or not self.open or -self.open[0][0] <= self._target_upper():
                 break
             bound, number, part = heapq.heappop(self.open)
             children = self.pairs.cut(part)
@@ -223,8 +225,7 @@ class _Everywhere:
             where += [number] * len(children)
         if not batch:
             return
-        everyone = Parts.join(batch)
-        parts, alive = self.pairs.narrowed(everyone)
+        parts, alive = self.pairs.narrowed(Parts.join(batch))
         known = np.array([self.value[number] for number in where])
         value = np.zeros(len(parts))
         for start in range(0, len(parts), self.size):
@@ -232,12 +233,13 @@ class _Everywhere:
             if len(rows):
                 value[rows] = np.minimum(self.pairs.bound(parts[rows]), known[rows])
         top = np.argsort(-value)[:ATTACKED]
-        self._attack(np.concatenate([self.pairs.people(parts[top[value[top] > self.lower]], self.rng), self._near()]))
+        inside = self.pairs.people(parts[top[value[top] > self.lower]], self.rng)
+        self._attack(np.concatenate([inside, self._near_worst()]))
         for j, number in enumerate(where):
             self.parent.append(number)
             self.share.append(float(parts.share[j]))
             self.value.append(float(value[j]))
-            if value[j] <= self._enough():
+            if value[j] <= self._target_upper():
                 self._close(float(value[j]), float(parts.share[j]))
             else:
                 heapq.heappush(self.open, (-float(value[j]), len(self.value) - 1, parts[j : j + 1]))
@@ -247,7 +249,7 @@ class _Everywhere:
         self.closed_share = min(1.0, self.closed_share + share)
 
     def decided(self) -> float:
-        """The share of the domain in which no part is above ε, or above what was found and the gap."""
+        """Return the share of the domain in which no part is above ε, or without ε above ``lower + gap``."""
         threshold = self.limits.epsilon if self.limits.epsilon is not None else self.lower + self.limits.gap
         count = len(self.value)
         cut = np.zeros(count, dtype=bool)
@@ -261,20 +263,21 @@ class _Everywhere:
     # -- finds ---------------------------------------------------------------------------------------------------
 
     def _attack(self, x: FloatArray) -> None:
+        """Attack the rows of ``x`` (n, m); take the best pair where it is larger than ``lower``."""
         if not len(x):
             return
         effort = AttackBudget(steps=10, restarts=0, branches=8)
-        found = attack(self.question.network, self.head, self.question.similarity, x, effort)
-        best = int(found.lower.argmax())
-        if found.lower[best] > self.lower or not len(self.pair[0]):
-            self.lower = max(self.lower, float(found.lower[best]))
-            self.pair = x[best : best + 1].copy(), found.counterpart[best : best + 1].copy()
+        finds = attack(self.question.network, self.head, self.question.similarity, x, effort)
+        best = int(finds.lower.argmax())
+        if finds.lower[best] > self.lower or not len(self.pair[0]):
+            self.lower = max(self.lower, float(finds.lower[best]))
+            self.pair = x[best : best + 1].copy(), finds.counterpart[best : best + 1].copy()
 
     def _sample(self) -> FloatArray:
-        """People from all over the domain."""
+        """Draw at most ``SAMPLE`` individuals from the whole domain."""
         low, high = self.domain_ends
-        places = low + self.rng.random((SAMPLE, len(low))) * (high - low)
-        box = Parts(places.copy(), places.copy(), places, places, np.ones(SAMPLE))
+        points = low + self.rng.random((SAMPLE, len(low))) * (high - low)
+        box = Parts(points.copy(), points.copy(), points, points, np.ones(SAMPLE))
         for start, stop in self.question.domain.blocks:
             if self.question.domain.kind == "realizable":
                 box.x_low[:, start:stop], box.x_high[:, start:stop] = low[start:stop], high[start:stop]
@@ -283,8 +286,8 @@ class _Everywhere:
                 box.x_low[:, start:stop] = box.x_high[:, start:stop] = shares
         return self.pairs.people(box, self.rng)
 
-    def _near(self) -> FloatArray:
-        """People near the worst pair, at all scales."""
+    def _near_worst(self) -> FloatArray:
+        """Draw individuals near the worst pair, at all scales."""
         if not len(self.pair[0]):
             return self.pair[0]
         low, high = self.domain_ends
@@ -292,9 +295,9 @@ class _Everywhere:
         numbers = self.question.domain.numeric
         x = np.tile(np.concatenate(self.pair), (ATTACKED // 2, 1))
         x = x + np.where(numbers, self.rng.normal(size=x.shape) * scale * (high - low), 0.0)
-        return self.pairs.settled(x)
+        return self.pairs.snapped_members(x)
 
     def witness(self) -> Witnesses:
-        """The worst pair found."""
+        """Return the worst pair."""
         x, y = self.pair
         return Witnesses(x, y, np.full(len(x), self.lower), np.zeros(len(x), dtype=bool), x, self.question)

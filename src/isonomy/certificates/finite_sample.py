@@ -2,7 +2,7 @@
 
 For a multiplier that does not depend on the individuals, ``h(x) = sup over z of [I(z) - lambda c(x, z)^p]`` lies in
 ``[0, G]`` and every distribution within gamma of the true population has an expected violation of at most
-``lambda gamma^p + E[h]``. What is left is an upper confidence bound of one mean, from independent individuals: those of
+``lambda gamma^p + E[h]``. What remains is an upper confidence bound of one mean, from independent individuals: those of
 :mod:`isonomy.confidence`, of which *hoeffding* is the paper's lemma.
 
 **Soundness.** Taking the smallest of several bounds needs all of them to hold: alpha is shared among methods and
@@ -19,8 +19,8 @@ grow with ``m``. Both bounds still grow with every ``h_i'``. ``K`` must be known
 drawn might have more members than all that were.
 
 The individuals (or clusters) must be independent draws that were not used to fit network, metric, ground cost or
-schema: the caller's promise, refused by ``certify`` where it is known to be broken. Of a bare array nothing is known:
-each row is taken for another person.
+schema: the caller's promise, refused by ``certify`` where it is known to be broken. Each row of a bare array is taken
+for another person.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class PopulationBound:
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Who belongs together: ``member`` (n,) numbers the clusters from 0; ``largest`` is the most that one can have."""
+    """Clusters of individuals, numbered from 0 by ``member`` (n,); ``largest`` is the largest possible size."""
 
     member: npt.NDArray[np.int64]
     largest: int
 
     def means(self, heights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Means of clusters, rounded up, and weights in (0, 1]: sizes, as shares of the largest possible."""
+        """Return means of clusters, rounded up, and weights in (0, 1]: sizes, as shares of the largest possible."""
         sizes = np.bincount(self.member)
         sizes, totals = sizes[sizes > 0], np.bincount(self.member, heights)[sizes > 0]
         means = up(up(totals * (1 + 2 * rounding(int(sizes.max()) + 2))) / sizes)
@@ -90,7 +90,8 @@ def population_upper(
     shares: Mapping[str, float] = SHARES,
     clusters: Clusters | None = None,
 ) -> PopulationBound:
-    """An upper confidence bound of the worst expected violation within gamma of the population behind the sample.
+    """Return an upper confidence bound of the worst expected violation within gamma of the population behind the
+    sample.
 
     ``largest`` is the largest violation possible. Gamma 0 and order infinity need no multiplier, else a fixed grid of
     them is tried. ``clusters`` are bet on as wholes. Sampling weights are refused: a weighted mean is not a mean of
@@ -120,7 +121,7 @@ def population_upper(
     for least, paid, multiplier, values, weights in sorted(candidates, key=lambda candidate: candidate[0]):
         for method, share in shares.items():
             if least >= best.upper:
-                break  # a bound of the mean is above the mean: this one cannot win any more
+                break  # a bound of the mean is above the mean: this one cannot be smaller
             part = alpha * share / math.fsum(shares.values()) / len(multipliers) / ROUNDING_FACTOR
             upper = float(up(paid + METHODS[method](values, largest, part, weights)))
             if upper < best.upper:

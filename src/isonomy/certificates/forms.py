@@ -1,8 +1,8 @@
-"""Networks, metrics and domains as plain arrays, the form in which a stranger's program reads them.
+"""Networks, metrics and domains as plain arrays, a form that any program can read.
 
-Of a metric the arrays say all that a bound needs to know, whatever its kind: ``d(x, y)`` is the larger of
-``|root (x - y)|_order`` and a part that looks at one coordinate at a time: ``free``, or within a ``tolerance``, or
-within a ratio ``1 + relative`` of the raw values ``x unit + origin``. The kind is in the metric's own file beside it.
+The arrays of a metric are all that a bound needs, whatever its kind: ``d(x, y)`` is the larger of
+``|root (x - y)|_order`` and a part by single coordinates: ``free``, or within a ``tolerance``, or within a ratio
+``1 + relative`` of the raw values ``x unit + origin``. The kind is in the metric's own file beside it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _AFFINE = ("weight", "bias", "weight_slack", "bias_slack", "magnitude", "magnitu
 
 
 def network_arrays(network: Network) -> Arrays:
-    """Every node of a network: its kind, what it reads, its numbers."""
+    """Return every node of a network as arrays: its kind, its inputs, its numbers."""
     nodes = network.graph.nodes
     arrays: Arrays = {
         "kinds": np.array([getattr(node.op, "kind", type(node.op).__name__.lower()) for node in nodes]),
@@ -49,7 +49,7 @@ def network_arrays(network: Network) -> Arrays:
 
 
 def network_of(arrays: Mapping[str, NDArray[Any]], name: str) -> Network:
-    """The network that :func:`network_arrays` wrote."""
+    """Make the network of the arrays of :func:`network_arrays`."""
     nodes = []
     for i, (kind, label) in enumerate(zip(arrays["kinds"].tolist(), arrays["names"].tolist(), strict=True)):
         inputs = tuple(int(j) for j in arrays[f"{i}.inputs"])
@@ -61,7 +61,7 @@ def network_of(arrays: Mapping[str, NDArray[Any]], name: str) -> Network:
 
 
 def domain_arrays(domain: kernel.Domain) -> Arrays:
-    """A domain without the names of its coordinates."""
+    """Return a domain, without the names of its coordinates, as arrays."""
     arrays: Arrays = {
         "kind": np.array(domain.kind),
         "blocks": np.array(domain.blocks, dtype=np.int64).reshape(-1, 2),

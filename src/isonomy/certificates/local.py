@@ -1,4 +1,4 @@
-"""Local certificates: how differently can somebody similar to this very individual be treated?
+"""Local certificates: bounds of the largest change of output within the similar set of each individual.
 
 Problem, for each individual ``x``:  ``I(x, δ) = max { max_c |f_c(x) − f_c(y)| : y in X, d(x, y) ≤ δ }``.
 
@@ -41,7 +41,7 @@ from isonomy_verify.similar import SAMPLE
 __all__ = ["Arithmetic", "Bounds", "LocalCertificate", "Tier", "Witnesses", "certify_local", "chunk_rows", "verdicts"]
 
 BLOCKS = 4.0
-"""Regions of somebody from which on fewer individuals than ``Tier.size`` are bounded at a time."""
+"""Regions per individual from which on fewer individuals than ``Tier.size`` are bounded at a time."""
 
 Tier = Literal["interval", "quick", "tight", "exact", "paper"]
 Arithmetic = Literal["float64", "float32"]
@@ -49,13 +49,13 @@ Arithmetic = Literal["float64", "float32"]
 
 @dataclass(frozen=True, eq=False)
 class LocalCertificate:
-    """What was proved and what was found for each individual, in the order of the table."""
+    """Proved and attained violations of each individual, in the order of the table."""
 
     upper: FloatArray
     lower: FloatArray
     witnesses: Witnesses
     decision: NDArray[np.str_]  # "certified", "flippable", "undecided", or "none" for a regression without cut-off
-    prediction: FloatArray  # what the network gives each individual
+    prediction: FloatArray  # outputs of the network
     delta: float
     tier: str
     arithmetic: str
@@ -64,10 +64,10 @@ class LocalCertificate:
     __repr__ = brief
 
     def __post_init__(self) -> None:
-        found = self.witnesses
+        pairs = self.witnesses
         compare_people(
-            self.question, self.question.x, self.lower, self.upper, self.decision == "certified", found.flips,
-            (found.counterpart, found.flip_counterpart), tier=self.tier, arithmetic=self.arithmetic,
+            self.question, self.question.x, self.lower, self.upper, self.decision == "certified", pairs.flips,
+            (pairs.counterpart, pairs.flip_counterpart), tier=self.tier, arithmetic=self.arithmetic,
             threshold=self.threshold, favourable=list(self.favourable),
         )  # fmt: skip
 
@@ -76,22 +76,22 @@ class LocalCertificate:
 
     @property
     def favourable(self) -> tuple[str, ...]:
-        """The outcomes that people hope for, as they were named; none where none is."""
+        """Return the names of the favourable outcomes, if any."""
         return self.question.outcome.favourable
 
     @property
     def threshold(self) -> float | None:
-        """The cut-off of decisions, if there is one: of the favourable class, or of a regression's number."""
+        """Return the cut-off of decisions, if there is one: of the favourable class, or of a regression's number."""
         return self.question.outcome.threshold
 
     @property
     def mean_upper(self) -> float:
-        """The weighted mean violation, proved: rounded up."""
+        """Return the weighted mean of ``upper``, rounded up."""
         return mean_up(self.upper, self.question.weights)
 
     @property
     def mean_lower(self) -> float:
-        """The weighted mean violation, attained: rounded down."""
+        """Return the weighted mean of ``lower``, rounded down."""
         return mean_down(self.lower, self.question.weights)
 
     def __str__(self) -> str:
@@ -109,12 +109,12 @@ class LocalCertificate:
         )
 
     def verdict(self, epsilon: float) -> NDArray[np.str_]:
-        """``certified`` (upper ≤ ε), ``violated`` (lower > ε) or ``undecided``, for each individual."""
+        """Return ``certified`` (upper ≤ ε), ``violated`` (lower > ε) or ``undecided`` (n,)."""
         epsilon = number("epsilon", epsilon, "a finite number >= 0", high=FINITE)
         return verdicts(self.lower, self.upper, epsilon)
 
     def movement(self) -> pd.DataFrame:
-        """Per feature: can the similar sets move it at all, and how far?"""
+        """Return for each feature whether and how far the similar sets can move it."""
         from isonomy.certificates.movement import movement
 
         return movement(self.question)
@@ -124,7 +124,7 @@ class LocalCertificate:
 class Witnesses:
     """The pairs that attain ``lower``: row ``i`` is individual ``i`` and its counterpart.
 
-    ``flips`` says who has a similar individual with another decision; ``flip_counterpart`` is that individual.
+    ``flips`` marks individuals with a similar one of another decision, which is ``flip_counterpart``.
     """
 
     individual: FloatArray
@@ -140,7 +140,7 @@ class Witnesses:
         return len(self.value)
 
     def frame(self, row: int, flip: bool = False) -> pd.DataFrame:
-        """One pair side by side in raw units, features that differ marked."""
+        """Return one pair side by side in raw units, features that differ marked."""
         other = self.flip_counterpart if flip else self.counterpart
         pair = self.question.raw(np.stack([self.individual[row], other[row]]))
         pair.index = pd.Index(["individual", "counterpart"])
@@ -177,8 +177,8 @@ def certify_local(
     epsilon: float | None = None,
     max_nodes: int | None = None,
 ) -> LocalCertificate:
-    """Bound the local violation of every individual from above and from below: how differently ``model`` can treat
-    somebody within ``delta`` of them in the ``metric``.
+    """Bound the local violation of every individual from above and from below: the largest change of the output of
+    ``model`` within ``delta`` in the ``metric``.
 
     ``people`` is a :class:`Population` (its domain and weights are used); with a ``schema`` a pandas, Polars or Arrow
     table; or an array of coordinates with ``domain=``, which without one means all of ``R^m``. ``delta`` may be left
@@ -186,8 +186,8 @@ def certify_local(
     one backward pass for each output, ``"tight"`` bounds hidden neurons by majorants or backward passes too,
     ``"paper"`` goes through the box of the paper's Theorem 5.1 on the unbounded domain, whatever domain a population
     has, for comparison; a bounded ``domain=`` beside it is refused. ``arithmetic="float32"`` covers float32 runs of the
-    model too. Where more than ``max_branches`` choices of categories are similar to somebody, they are relaxed to
-    shares. ``attack=False`` leaves ``lower`` at 0, an :class:`AttackBudget` says how hard to search. ``favourable`` and
+    model too. Where more than ``max_branches`` choices of categories are similar, they are relaxed to shares.
+    ``attack=False`` leaves ``lower`` at 0, an :class:`AttackBudget` says how hard to search. ``favourable`` and
     ``threshold`` say what is decided, by default as the schema's label does: the favourable one of two classes is given
     from its threshold on, numbers of a regression are high from it on; without a threshold the most probable class is
     given (:mod:`isonomy.population.outcome`). ``predict=False`` leaves ``prediction`` empty.
@@ -197,11 +197,11 @@ def certify_local(
     ``upper - lower <= gap`` or, with ``epsilon``, its verdict (``upper <= epsilon`` or ``lower > epsilon``), or
     ``time_limit`` seconds are over or ``max_nodes`` parts were bounded (``None``: no limit); the bounds hold at any
     time. Without a time limit the same question has the same answer, bit for bit. It finds pairs on the way, also
-    without ``attack``, and a decision is certified where nobody similar is treated differently enough to have another
-    one. Other tiers do not use these parameters.
+    without ``attack``, and a decision is certified where no similar individual's output differs enough for another one.
+    Other tiers do not use these parameters.
 
     ``decide=True`` settles decisions that the tier and the attack leave open: branch and bound for all individuals
-    together, which asks no more than whether the decision can change. It is limited by the number of parts alone
+    together, only for whether the decision can change. It is limited by the number of parts alone
     (``max_nodes``, or some for each individual), so that the same question has the same answer.
     """
     choice("tier", tier, Tier)
@@ -214,39 +214,39 @@ def certify_local(
         model, people_of(people, schema), metric, own_delta(metric, delta), space, max_branches,
         favourable=favourable, threshold=threshold,
     )  # fmt: skip
-    judged = tier_for(question, tier, arithmetic == "float32")
+    bounds = tier_for(question, tier, arithmetic == "float32")
     n = len(question.x)
-    upper, kept = np.empty(n), np.empty(n, dtype=bool)
-    # Without a search everybody is their own counterpart, and the table need not be copied.
+    upper, certified = np.empty(n), np.empty(n, dtype=bool)
+    # Without a search each individual is its own counterpart, and the table need not be copied.
     searched = budget is not None or decide or tier == "exact"
     lower, other = np.zeros(n), np.array(question.x) if searched else question.x
     flips, flip_other = np.zeros(n, dtype=bool), np.array(question.x) if searched else question.x
-    # Whoever has many similar regions waits for fewer others, so that the bar moves and threads have enough to share.
+    # With many regions per individual blocks are smaller, so that the bar moves and threads have enough to share.
     many = question.similarity.count(question.x) if n > SAMPLE else 1.0
-    size = max(1, min(judged.size, int(BLOCKS * judged.size / many)))
+    size = max(1, min(bounds.size, int(BLOCKS * bounds.size / many)))
 
     def work(start: int) -> tuple[FloatArray, NDArray[np.bool_], Finds | None]:
         x = np.array(question.x[start : start + size])
-        known = judged.chunk(x)
-        return known.upper, known.kept, None if budget is None else judged.attack(x, budget, known)
+        known = bounds.chunk(x)
+        return known.upper, known.kept, None if budget is None else bounds.attack(x, budget, known)
 
     starts = range(0, n, size)
     with shown("Certifying", progress) as tick:
-        for start, (bound, keeps, found) in zip(starts, in_parallel(work, starts), strict=True):
+        for start, (bound, stays, some) in zip(starts, in_parallel(work, starts), strict=True):
             rows = slice(start, min(start + size, n))
-            upper[rows], kept[rows] = bound, keeps
-            if found is not None:
-                lower[rows], other[rows] = found.lower, found.counterpart
-                flips[rows], flip_other[rows] = found.flips, found.flip_counterpart
+            upper[rows], certified[rows] = bound, stays
+            if some is not None:
+                lower[rows], other[rows] = some.lower, some.counterpart
+                flips[rows], flip_other[rows] = some.flips, some.flip_counterpart
             tick(rows.stop, n)
         finds = Finds(lower, other, flips, flip_other)
         if tier == "exact":
-            upper, settled = judged.close_gaps(upper, finds, limits, began, tick)
-            kept |= settled
-        if decide and judged.head.decides:
-            judged.decide(kept, finds, max_nodes)
-    decision = np.where(kept, "certified", np.where(flips, "flippable", "undecided"))
-    if not judged.head.decides:
+            upper, settled = bounds.close_gaps(upper, finds, limits, began, tick)
+            certified |= settled
+        if decide and bounds.head.decides:
+            bounds.decide(certified, finds, max_nodes)
+    decision = np.where(certified, "certified", np.where(flips, "flippable", "undecided"))
+    if not bounds.head.decides:
         decision = np.full(n, "none")
     witnesses = Witnesses(question.x, other, lower, flips, flip_other, question)
     prediction = question.model(question.x) if predict else np.empty((n, 0))
@@ -254,12 +254,12 @@ def certify_local(
 
 
 def verdicts(lower: FloatArray, upper: FloatArray, epsilon: float) -> NDArray[np.str_]:
-    """What bounds of individuals say about ε."""
+    """Return the verdicts (n,) of bounds of individuals against ε."""
     return np.where(lower > epsilon, "violated", np.where(upper <= epsilon, "certified", "undecided"))
 
 
 def _paper_domain(domain: Domain | DomainKind | None) -> Domain | DomainKind:
-    """The paper knows no domain but all of ``R^m``: another one that is asked for would silently not count."""
+    """Return the unbounded domain, the paper's only one; refuse another, which would silently not count."""
     kind = domain.kind if isinstance(domain, Domain) else domain
     if kind not in (None, "unbounded"):
         raise ParameterError(template("domain", "left out, or unbounded, with tier='paper'", kind))

@@ -1,7 +1,7 @@
-"""What a δ allows: per feature, whether and how far the similar sets can move it.
+"""Movement by feature: whether and how far the similar sets of a δ can move it.
 
-With a small δ most metrics let only protected attributes and proxies move. That is what the metric says, and it has
-to be visible before any bound is believed to mean much.
+With a small δ most metrics let only protected attributes and proxies move. That has to be visible before a bound is
+believed to mean much.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from isonomy.certificates.question import Question
 from isonomy_verify.sets import region_of
 
 ROWS = 1024
-"""Individuals looked at, at most: enough to see what moves, cheap for any table."""
+"""The most individuals sampled: enough to see what moves, cheap for any table."""
 
-STILL = 1e-9
+NEGLIGIBLE = 1e-9
 """Moves below this are rounding, not moves."""
 
 
-def looked_at(people: int) -> slice:
-    """Return which of so many individuals are looked at: evenly spaced, as a table may be sorted."""
+def sampled_rows(people: int) -> slice:
+    """Return the rows sampled of a table of ``people`` rows: evenly spaced, as a table may be sorted."""
     return slice(None, None, -(-people // ROWS))
 
 
 def movement(question: Question) -> pd.DataFrame:
-    """One row per feature: ``moves`` (share of individuals), ``least`` and ``most`` change, ``categories`` in reach.
+    """Return a row per feature: ``moves`` (share of individuals), ``least`` and ``most`` change, ``categories``.
 
-    Changes of numbers are in raw units, the largest over the individuals looked at, and may be over-estimated just as
+    Changes of numbers are in raw units, the largest over the sampled individuals, and may be over-estimated just as
     the regions are. ``categories`` is the mean number of other categories that some similar individual has.
     """
-    x = np.array(question.x[looked_at(len(question.x))])
+    x = np.array(question.x[sampled_rows(len(question.x))])
     low, high = _extremes(question, x)
     rows = []
     for name, where, unit, block in _features(question):
         down, up = low[:, where], high[:, where]
-        moves = (up > STILL) | (down < -STILL)
+        moves = (up > NEGLIGIBLE) | (down < -NEGLIGIBLE)
         if block:
             # In a block of several categories the one that an individual has does not count as another.
             others = moves & (x[:, where] < 1) if where.stop - where.start > 1 else moves
@@ -54,10 +54,10 @@ def movement(question: Question) -> pd.DataFrame:
 
 @np.errstate(over="ignore")
 def _extremes(question: Question, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The lowest and highest move of every coordinate over each individual's regions.
+    """Return the lowest and highest moves (n, m) of every coordinate over each individual's regions.
 
-    **Soundness.** A layer that reads each coordinate as it stands lands where the coordinates move, and the kernel
-    rounds its range outward; the centres of numbers do not move.
+    **Soundness.** The range of an identity layer is that of the coordinates' moves, and the kernel rounds it outward;
+    the centres of numbers do not move.
     """
     low, high = np.full(x.shape, np.inf), np.full(x.shape, -np.inf)
     eye = np.eye(x.shape[1])
@@ -70,13 +70,13 @@ def _extremes(question: Question, x: FloatArray) -> tuple[FloatArray, FloatArray
 
 
 def _features(question: Question) -> list[tuple[str, slice, float, bool]]:
-    """Name, coordinates, unit and whether they are a block, for each feature or coordinate."""
+    """List name, coordinates, unit and whether they are a block, for each feature or coordinate."""
     domain, schema = question.domain, question.schema
     if schema is None:
         return [(name, slice(i, i + 1), float(domain.unit[i]), False) for i, name in enumerate(domain.names)]
     unit = schema.domain("realizable").unit
-    found = []
+    features = []
     for feature in schema.features:
         where = schema.slices[feature.name]
-        found.append((feature.name, where, float(unit[where.start]), feature.kind == "categorical"))
-    return found
+        features.append((feature.name, where, float(unit[where.start]), feature.kind == "categorical"))
+    return features

@@ -1,7 +1,7 @@
-"""Local bounds with a centre that moves: how unequally can anybody within reach of this individual be treated?
+"""Local bounds with a moving centre: the largest violation within a radius of each individual.
 
-What is proved is the tier's (for networks :mod:`isonomy_verify.reach`); here are the individuals of a question, in
-chunks, and guides to good radii.
+The bounds are the tier's (for networks :mod:`isonomy_verify.reach`); here are the individuals of a question, in chunks,
+and guides to good radii.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from isonomy_verify.reach import WIDE
 __all__ = ["WIDE", "Moving"]
 
 PIECES = 2
-"""Batches of regions that are bounded before the next few individuals have their turn."""
+"""Batches of regions that are bounded for one group of individuals."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Moving:
         tight: bool = True,
         tick: Callable[[int], None] = lambda rows: None,
     ) -> FloatArray:
-        """Upper bounds (rows, radii) of the violation of anybody within each of the ascending ``radii`` of ``x[rows]``.
+        """Return upper bounds (rows, radii) of the violation within each of the ascending ``radii`` of ``x[rows]``.
 
         The work is that of one pass at the largest radius. Without ``tight`` it is a forward pass only. ``tick`` is
         called with every few rows that are done.
@@ -52,53 +52,54 @@ class Moving:
         size = self.tier.moving_size
         step = max(1, min(size, int(PIECES * size / self.regions)))
         starts = range(0, len(rows), step)
-        found = [np.zeros((0, len(radii)))]
+        bounds = [np.zeros((0, len(radii)))]
         with refused():
             each = in_parallel(lambda k: kernel.bound(np.array(x[rows[k : k + step]]), radii, tight, size), starts)
             for some in each:
-                found.append(some)
+                bounds.append(some)
                 tick(len(some))
-        return np.concatenate(found)
+        return np.concatenate(bounds)
 
     def everywhere(self) -> tuple[float, float]:
-        """An upper bound of the violation of anybody at all, and up to which radius around individuals it holds."""
+        """Return an upper bound of every violation in the domain, and the radius around individuals up to which it
+        holds."""
         with refused():
             return self.kernel.everywhere(self.question.x)
 
     @cached_property
     def regions(self) -> float:
-        """Regions of similar people for each individual, counted on a few."""
+        """Return the number of regions of an individual's similar set, counted on a few."""
         return self.question.similarity.count(self.question.x)
 
     @cached_property
     def tier(self) -> Tier:
-        """What proves bounds of this kind of model."""
+        """Return the tier of this kind of model."""
         return tier_for(self.question, "tight", self.float32_run)
 
     @cached_property
     def kernel(self) -> ReachBounds:
-        """What proves them for people who move."""
+        """Return the bounds over balls of the ground cost."""
         return self.tier.reach(self.ground)
 
     @cached_property
     def reach(self) -> Similarity:
-        """Who is in reach, at radius 0, for those who search there; the kernel derives it by itself."""
+        """Return the balls of the ground cost, of radius 0, for searches; the kernel derives its own."""
         free = replace(self.question.domain, immutable=np.zeros(self.question.domain.width, dtype=bool))
         return Similarity(self.ground, 0.0, free, self.question.max_branches, keep=True)
 
     @cached_property
     def diameter(self) -> float:
-        """The largest ground cost between two possible individuals."""
+        """Return the largest ground cost between two possible individuals."""
         domain = self.question.domain
         if domain.kind == "unbounded":
             return np.inf
         root, order = self.ground.gauge()
-        across = float(norm_up(np.abs(root) @ (domain.high - domain.low), order))  # signs may cancel, here not
+        across = float(norm_up(np.abs(root) @ (domain.high - domain.low), order))  # absolute values do not cancel
         return max(across, float(self.ground.distance_upper(domain.low[None], domain.high[None])[0]))
 
     @cached_property
     def first_flip(self) -> float:
-        """About the smallest ground cost of changing a category; a guide to good radii, nothing more."""
+        """Return about the smallest ground cost of changing a category; only a guide to good radii."""
         domain = self.question.domain
         costs = [np.inf]
         if domain.kind == "realizable":

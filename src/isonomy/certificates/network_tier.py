@@ -1,7 +1,7 @@
-"""What is proved of networks, and searched in them: the kernel's tiers as :class:`Tier`, and the ascent on pairs.
+"""The tier of networks: the kernel's bounds as :class:`Tier`, and the ascent on pairs.
 
-To find somebody within reach who is treated unequally, the difference between a person ``z`` nearby and somebody ``y``
-similar to them is raised by gradient steps of both together. Nothing is believed of what that finds.
+To find a point within reach with a large violation, the difference between a person ``z`` nearby and ``y`` similar to
+``z`` is raised by gradient steps of both together. Its results are not trusted.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.attacks import AttackBudget, Field, Finds, as_individuals, attack, find_anchors, led_back
+from isonomy.attacks import AttackBudget, Field, Finds, as_individuals, attack, find_anchors, project_to_region
 from isonomy.attacks.places import FAR
 from isonomy.attacks.search import first_of_each
 from isonomy.bounds.kernel import head_of, preparations, prepared_for
 from isonomy.certificates.protocol import Tier, register
 from isonomy.certificates.question import Question
-from isonomy.certificates.settling import Decisions, Gaps, budgets, enough_for
+from isonomy.certificates.settling import DecisionSearch, GapSearch, budgets, target_upper
 from isonomy.errors import MetricError, ParameterError
 from isonomy.parallel import one_thread
 from isonomy.population import Domain
@@ -48,18 +48,18 @@ NUMBERS = {"interval": 2**19, "paper": 2**19}
 tiers that look back at earlier layers keep more of them, and take half."""
 
 PARTS = 4096
-"""Parts on average that a decision may cost are this over the width of the widest layer, unless somebody says
-otherwise: parts of wide networks cost more."""
+"""By default a decision may cost this over the width of the widest layer parts on average: parts of wide networks cost
+more."""
 
 EXAMPLES = 32
-"""Individuals by whom the precision of the search is chosen."""
+"""Individuals on which the precision of the search is chosen."""
 
 BRANCHES = 3
-"""Choices of categories looked at for each individual: those that stand nearest to a change of decision."""
+"""Choices of categories searched for each individual: those nearest to a change of decision."""
 
 
 def chunk_rows(network: Layers, tier: str) -> int:
-    """How many individuals are bounded at a time."""
+    """Return the number of individuals bounded at a time."""
     return max(64, min(4096, NUMBERS.get(tier, 2**18) // network.widest))
 
 
@@ -71,8 +71,8 @@ class Bounds(LocalBounds, Tier):
         head = head_of(question.network, outcome.threshold, float32_run, favourable_places(outcome))
         self.question, self.layers = question, network.network
         if question.domain.kind == "unbounded":
-            loose = question.metric.free & ~question.domain.immutable
-            refuse_free_reading(question.domain, self.layers, loose, "metric", "similar individuals")
+            free = question.metric.free & ~question.domain.immutable
+            refuse_free_reading(question.domain, self.layers, free, "metric", "similar individuals")
         size = chunk_rows(self.layers, tier)
         super().__init__(network, head, question.similarity, _KERNEL[tier], float32_run, tier == "paper", size)
         self.moving_size = max(16, min(1024, 2**17 // self.layers.widest))
@@ -81,7 +81,7 @@ class Bounds(LocalBounds, Tier):
         self.price = float(below[-1]) if tier in ("interval", "paper") else float(looking_back)
 
     def reach(self, ground: Metric) -> Reach:
-        """The kernel's bounds of two runs and their difference."""
+        """Return the kernel's bounds of two runs and their difference."""
         domain = self.question.domain
         if domain.kind == "unbounded":
             refuse_free_reading(domain, self.layers, ground.free, "ground cost", "people within reach")
@@ -89,7 +89,7 @@ class Bounds(LocalBounds, Tier):
             return Reach(self.network, self.head, self.similarity, ground.form, self.float32_run)
 
     def attack(self, x: FloatArray, budget: AttackBudget, known: Known | None = None) -> Finds:
-        """Gradients propose, enclosures check; of as many individuals together as their regions may be held."""
+        """Search by gradients and check by enclosures, as many individuals at a time as memory allows."""
         network, similarity = self.question.network, self.question.similarity
         step = similarity.at_once(x)
         if step >= len(x):
@@ -103,7 +103,7 @@ class Bounds(LocalBounds, Tier):
         return Finds(*(np.concatenate([getattr(each, part.name) for each in several]) for part in fields(Finds)))
 
     def nearby(self, rows: IntArray, ball: Similarity, budget: AttackBudget) -> FloatArray:
-        """Whom the ascent on pairs likes best."""
+        """Return the best candidate of the ascent on pairs for each individual."""
         return _surroundings(self.question, self._field, rows, ball, budget)
 
     @cached_property
@@ -113,44 +113,44 @@ class Bounds(LocalBounds, Tier):
     def close_gaps(
         self, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress
     ) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """By branch and bound, for everybody together, until bounds meet finds or the limits are reached."""
+        """Reduce upper bounds by branch and bound, until they meet finds or the limits are reached."""
         upper = upper.copy()
-        rows = np.flatnonzero(upper > enough_for(finds.lower, limits))
+        rows = np.flatnonzero(upper > target_upper(finds.lower, limits))
         for some, budget in budgets(rows, limits, began):
-            gaps = Gaps(self, some, finds, limits)
+            gaps = GapSearch(self, some, finds, limits)
             gaps.run(budget)
             upper[some] = np.minimum(upper[some], gaps.upper)
-            tick(len(upper) - int((upper > enough_for(finds.lower, limits)).sum()), len(upper))
+            tick(len(upper) - int((upper > target_upper(finds.lower, limits)).sum()), len(upper))
         chunks = [slice(at, at + self.size) for at in range(0, len(upper), self.size)]
         return upper, np.concatenate([self.keeps(np.array(self.question.x[rows]), upper[rows]) for rows in chunks])
 
-    def decide(self, kept: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
-        """By branch and bound, for everybody of whom neither is known.
+    def decide(self, certified: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
+        """Decide by branch and bound whether open decisions can change.
 
-        Individuals are taken in the chunks in which they were bounded, and share what a chunk may spend: a table that
-        is asked for block by block, of whole chunks, has the same answer.
+        Individuals are taken in the chunks in which they were bounded, and share the budget of a chunk: a table that is
+        certified block by block, of whole chunks, has the same answer.
         """
         each = max(8, PARTS // self.layers.widest)
-        for start in range(0, len(kept), self.size):
+        for start in range(0, len(certified), self.size):
             chunk = slice(start, start + self.size)
-            some = start + np.flatnonzero(~kept[chunk] & ~finds.flips[chunk])
-            count = min(self.size, len(kept) - start)
-            budget = Budget(each * count if nodes is None else math.ceil(nodes * count / len(kept)), math.inf)
+            some = start + np.flatnonzero(~certified[chunk] & ~finds.flips[chunk])
+            count = min(self.size, len(certified) - start)
+            budget = Budget(each * count if nodes is None else math.ceil(nodes * count / len(certified)), math.inf)
             if len(some) and budget.left:
                 with one_thread():
-                    decisions = Decisions(self, some, finds)
+                    decisions = DecisionSearch(self, some, finds)
                     decisions.run(budget)
-                kept[some] |= decisions.stands
+                certified[some] |= decisions.stands
 
 
 register("network", Bounds)
 
 
-def refuse_free_reading(domain: Domain, network: Layers, loose: NDArray[np.bool_], what: str, who: str) -> None:
-    """On the unbounded domain a coordinate that a metric or ground cost ignores must not be one that is read."""
-    if not loose.any():
+def refuse_free_reading(domain: Domain, network: Layers, free: NDArray[np.bool_], what: str, who: str) -> None:
+    """Refuse, on the unbounded domain, a coordinate that a metric or ground cost ignores and the network reads."""
+    if not free.any():
         return
-    read = loose & (network.reads != 0)
+    read = free & (network.reads != 0)
     if read.any():
         name = domain.names[int(np.flatnonzero(read)[0])]
         raise MetricError(
@@ -163,18 +163,18 @@ def refuse_free_reading(domain: Domain, network: Layers, loose: NDArray[np.bool_
 def _surroundings(
     question: Question, field: Field, rows: IntArray, ball: Similarity, effort: AttackBudget
 ) -> FloatArray:
-    """For each individual the person within the ball whom the search likes best."""
+    """Return the best candidate (n, m) within the ball around each individual."""
     x = np.array(question.x[rows])
     best, person = np.full(len(x), -np.inf), x.copy()
     rng = np.random.default_rng(effort.seed)
     try:
         ball.regions(x[:1])
-    except ParameterError:  # a ball beyond all numbers: nobody is looked for there
+    except ParameterError:  # the ball overflows float64: no candidate
         return person
     for near, anchors in _places(question, field, ball.each(x)):
         base = np.clip(near.centre + anchors, question.domain.low, question.domain.high)
         for between in question.similarity.regions(base, (near.sets.low, near.sets.high)):
-            # One choice of categories for the other person: the first, since the attack that follows looks at all.
+            # One choice of categories for the counterpart: the first, since the attack that follows tries all.
             between = between[np.unique(between.owner, return_index=True)[1]]
             some, start = near[between.owner], anchors[between.owner]
             change = between.centre - base[between.owner]
@@ -188,9 +188,9 @@ def _surroundings(
     return person
 
 
-def _places(question: Question, field: Field, everybody: Iterable[Regions]) -> Iterator[tuple[Regions, FloatArray]]:
-    """Promising regions with their anchors, as many at a time as may be held with all who are similar to somebody."""
-    for regions in everybody:
+def _places(question: Question, field: Field, batches: Iterable[Regions]) -> Iterator[tuple[Regions, FloatArray]]:
+    """Yield promising regions with their anchors, as many at a time as memory allows with all similar regions."""
+    for regions in batches:
         near = _promising(field, regions)
         anchors, inside = find_anchors(near.sets, len(near))
         near, anchors = near[inside], anchors[inside]
@@ -200,7 +200,7 @@ def _places(question: Question, field: Field, everybody: Iterable[Regions]) -> I
 
 
 def _promising(field: Field, regions: Regions) -> Regions:
-    """A few regions of each individual: those whose centre stands nearest to a change of decision."""
+    """Return a few regions of each individual: those whose centre is nearest to a change of decision."""
     if len(np.unique(regions.owner)) == len(regions):
         return regions
     margin = np.abs(field.margins(regions.centre)).min(1)
@@ -218,34 +218,35 @@ def _ascend(
     effort: AttackBudget,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray]:
-    """Raise the difference between somebody near and somebody similar, both moving; the best seen, and its moves.
+    """Raise the difference between a person near and a counterpart, both moving; return the best values (n,) and moves.
 
-    ``change`` are the other person's categories, less those of the first.
+    ``change`` are the counterpart's categories, less those of the person.
     """
     nearby, apart = near.sets, between.sets
     rest, inside = find_anchors(apart, len(between))
     centre, d = near.centre, rest
     aim, signs = np.full(len(centre), target), np.full(len(centre), sign)
-    # A start away from the anchor: at the individual itself nothing pulls in any direction where runs are straight.
-    v = led_back(nearby, anchors, anchors + rng.normal(size=anchors.shape) * (np.minimum(nearby.extent, FAR) * 0.1))
+    # Start away from the anchor: at the individual itself the gradient vanishes where both runs are affine.
+    v = anchors + rng.normal(size=anchors.shape) * (np.minimum(nearby.extent, FAR) * 0.1)
+    v = project_to_region(nearby, anchors, v)
     best, top = v, np.full(len(v), -np.inf)
     for step in range(effort.steps + 1):
         z = centre + v
-        (one, by_one), (other, by_other) = (_value(field, place, aim, signs, target) for place in (z, z + change + d))
+        (one, by_one), (other, by_other) = (_value(field, point, aim, signs, target) for point in (z, z + change + d))
         rise = sign * (other - one)
         better = rise > top
         best, top = np.where(better[:, None], v, best), np.where(better, rise, top)
         size = 1.0 - step / (effort.steps + 1)
-        v = led_back(nearby, anchors, v + _step(nearby, by_other - by_one) * (0.5 * size))
-        d = led_back(apart, rest, d + _step(apart, by_other) * size)
+        v = project_to_region(nearby, anchors, v + _step(nearby, by_other - by_one) * (0.5 * size))
+        d = project_to_region(apart, rest, d + _step(apart, by_other) * size)
     return np.where(inside, top, -np.inf), best
 
 
 def _value(
-    field: Field, place: FloatArray, aim: IntArray, signs: FloatArray, target: int
+    field: Field, point: FloatArray, aim: IntArray, signs: FloatArray, target: int
 ) -> tuple[FloatArray, FloatArray]:
-    """What somebody receives, and its gradient times the sign."""
-    scores, gradient = field.climbed(place, aim, signs)
+    """Return the outputs (n,) at points, and their gradients (n, m) times the sign."""
+    scores, gradient = field.scores_and_gradient(point, aim, signs)
     received = field.received(scores[:, target])
     if field.head.kind == "regression":
         return received, gradient
@@ -253,7 +254,7 @@ def _value(
 
 
 def _step(sets: ConvexSets, gradient: FloatArray) -> FloatArray:
-    """A step along the gradient, as long as the region is wide."""
-    wide = gradient * np.minimum(sets.extent, FAR) ** 2
-    length = np.sqrt((np.abs(gradient) * np.abs(wide)).sum(1, keepdims=True))
-    return np.asarray(wide / np.maximum(length, 1e-300))
+    """Return steps (n, m) along the gradient, scaled to the extent of the regions."""
+    scaled = gradient * np.minimum(sets.extent, FAR) ** 2
+    length = np.sqrt((np.abs(gradient) * np.abs(scaled)).sum(1, keepdims=True))
+    return np.asarray(scaled / np.maximum(length, 1e-300))

@@ -2,13 +2,13 @@
 
 Problem: find few radii at which bounds with a moving centre are worth their price, such that the dual bound at the
 given γ is as small as it would be with many. A pass at a radius serves smaller ones too, less and less well, so a
-handful of passes is enough if they stand at the right places: a *ladder* of radii is tried on a small pilot group, the
-best rung is taken for everybody, and then, round by round, the cell between two radii on which an individual's bound
-rests is halved by a pass of their own. How far people would travel is told by the multiplier that the pilot group has
-with the whole ladder.
+handful of passes is enough at the right radii: a *ladder* of radii is tried on a small pilot group, the best rung is
+taken for all individuals, and then, round by round, the cell between two radii on which an individual's bound rests is
+halved by a pass of its own. The multiplier that the pilot group has with the whole ladder says how far individuals
+would travel.
 
-**Soundness.** Every value bounds the violation of everybody within its radius, whichever radii were chosen; where
-nothing was computed a profile says what is true of anybody at all.
+**Soundness.** Every value bounds the violation of every possible individual within its radius, whichever radii were
+chosen; where nothing was computed a profile has the bound of the whole domain.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ WORSE = 1.1
 """The ladder ends where a rung alone gives this many times the best bound of one."""
 
 NEAREST, FURTHEST = 1e-100, 1e100
-"""Between them radii are looked at, whatever γ is: others are hard to compute with, and say nothing more."""
+"""The range of radii, whatever γ is: others are hard to compute with, and say nothing more."""
 
 BLOCK = 16_384
 """Individuals whose cells are in memory at a time."""
@@ -113,19 +113,19 @@ class CellBlocks(Each[int, Cells]):
 
 @dataclass(frozen=True)
 class Schedule:
-    """What a pilot group taught: the ladder, its best rung (None without any), and how far people would travel.
+    """The result of a pilot group: the ladder, its best rung (None without any), and the multiplier of the shift.
 
-    With one schedule, groups of individuals can be looked at one by one, wherever and in any order.
+    With one schedule, groups of individuals can be bounded one by one, wherever and in any order.
     """
 
     rungs: tuple[float, ...]
     first: float | None
     multiplier: float
-    whole: bool = False  # the pilot group is everybody: all rungs are worth a pass for all
+    whole: bool = False  # the pilot group is the whole table: all rungs are worth a pass for all
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> Schedule | None:
-        """From a file, or None where there is no schedule in it."""
+        """Read a schedule from a file's content, None where there is none in it."""
         try:
             rungs, first = tuple(map(float, content["rungs"])), content["first"]
             found = cls(rungs, None if first is None else float(first), float(content["multiplier"]), content["whole"])
@@ -143,8 +143,8 @@ def make_schedule(
     tight: bool,
     tick: Callable[[int], None] = lambda rows: None,
 ) -> Schedule:
-    """A schedule for shifts around γ, with all individuals of ``moving`` as the pilot group: the ladder is climbed
-    until rungs are clearly worse than the best, or bounds say nothing. ``tick`` is called with those done now."""
+    """Make a schedule for shifts around γ, with all individuals of ``moving`` as the pilot group: the ladder ends
+    where rungs are clearly worse than the best, or bounds say nothing. ``tick`` is called with the rows done now."""
     known, anybody = _begin(moving, local, shift, largest, tight)
     known.tick = tick
     if shift.gamma == 0 or math.isinf(shift.gamma) or math.isinf(shift.order):
@@ -171,17 +171,16 @@ def profiles(
     schedule: Schedule,
     tick: Callable[[int], None] = lambda rows: None,
 ) -> Profiles:
-    """Profiles of everybody, tightest for shifts around γ; ``local`` are the bounds at radius 0.
+    """Return profiles of all individuals, tightest for shifts around γ; ``local`` (n,) are the bounds at radius 0.
 
-    ``tick`` is called with the individuals whom a pass has bounded: everybody once for each of at most
-    :func:`most_passes`.
+    ``tick`` is called with the number of individuals that a pass has bounded, each at most :func:`most_passes` times.
     """
     known, _ = _begin(moving, local, shift, largest, tight)
     known.tick = tick
-    if shift.gamma == 0 or math.isinf(shift.gamma):  # nobody moves, or anybody can be anybody
+    if shift.gamma == 0 or math.isinf(shift.gamma):  # no individual moves, or every one to any point
         return known.profiles()
     everybody = np.arange(len(local))
-    if math.isinf(shift.order):  # everybody travels as far as γ, and nobody further
+    if math.isinf(shift.order):  # every individual travels up to γ, and none further
         known.compute(everybody, known.scale)
         return known.profiles()
     known.make_room(schedule.rungs)
@@ -199,24 +198,25 @@ def profiles(
 
 
 def most_passes(moving: Moving, shift: Transport, tight: bool, rounds: int, schedule: Schedule) -> int:
-    """How often somebody is bounded with a moving centre, at most."""
+    """Return the most passes with a moving centre that an individual has."""
     if shift.gamma == 0 or math.isinf(shift.gamma):
         return 0
     if math.isinf(shift.order):
         return 1
     first = len(schedule.rungs) if schedule.whole else int(schedule.first is not None)
-    return first + (_turns(rounds, moving.kernel.together or not tight, tight) if schedule.first is not None else 0)
+    alone = moving.kernel.single_radius or not tight
+    return first + (_turns(rounds, alone, tight) if schedule.first is not None else 0)
 
 
 def _turns(rounds: int, alone: bool, tight: bool) -> int:
-    """How often cells are halved."""
+    """Return how often cells are halved."""
     return rounds * (1 if not alone else 2 * HALVES if rounds == 1 and tight else HALVES)
 
 
 def _begin(moving: Moving, local: FloatArray, shift: Transport, largest: float, tight: bool) -> tuple[_Known, float]:
-    """What is known without any pass at a radius, and what is true of anybody."""
+    """Return the bounds known without a pass at a radius, and the bound of the whole domain."""
     anybody, reach = moving.everywhere()
-    if not moving.kernel.separates:  # moves that the ground cost ignores are free: radius 0 is no single person
+    if not moving.kernel.is_norm:  # moves that the ground cost ignores are free: a ball of radius 0 is no point
         local = moving.bound(np.arange(len(local)), [0.0], tight=tight)[:, 0]
     known = _Known(moving, local, shift, largest, tight)
     if math.isinf(reach):
@@ -227,29 +227,29 @@ def _begin(moving: Moving, local: FloatArray, shift: Transport, largest: float, 
 
 
 class _Known:
-    """What is known so far: columns of bounds by radius, and from how far each came."""
+    """The bounds known so far: columns by radius, and the radius of the pass behind each."""
 
     def __init__(self, moving: Moving, local: FloatArray, shift: Transport, largest: float, tight: bool) -> None:
         self.moving, self.shift, self.largest, self.tight = moving, shift, largest, tight
         self.local, self.scale = local, min(max(shift.gamma, NEAREST), FURTHEST)
-        self.alone = moving.kernel.together or not tight  # does a pass say little of smaller radii, or nothing?
+        self.alone = moving.kernel.single_radius or not tight  # does a pass say little of smaller radii, or nothing?
         self.values: dict[float, FloatArray] = {0.0: local}
         self.source: dict[float, FloatArray] = {0.0: np.zeros(len(local))}
         self.tick: Callable[[int], None] = lambda rows: None
 
     def compute(self, rows: IntArray, rung: float, least: float = 0.0) -> FloatArray:
-        """A pass at a rung for some individuals, and what it says of smaller radii that are not below the least."""
+        """Bound some individuals by a pass at a rung; return its bounds (rows, radii) at radii from ``least`` on."""
         radii = [radius for radius in self.radii(rung) if radius >= least]
         found = self.moving.bound(rows, radii, self.tight, self.tick)
         self.put(rows, rung, radii, found)
         return found
 
     def radii(self, rung: float) -> list[float]:
-        """Where a pass is read."""
+        """Return the radii at which a pass is read."""
         return subradii(rung, self.scale) if self.tight else [rung]
 
     def put(self, rows: IntArray, rung: float, radii: Sequence[float], found: FloatArray) -> None:
-        """Take note of bounds, the smaller of old and new."""
+        """Record bounds (rows, radii), the smaller of old and new."""
         for radius, column in zip(radii, found.T, strict=True):
             value = self.values.setdefault(radius, np.full(len(self.local), np.inf))
             source = self.source.setdefault(radius, np.full(len(self.local), np.inf))
@@ -257,23 +257,23 @@ class _Known:
             value[rows[better]], source[rows[better]] = column[better], rung
 
     def make_room(self, rungs: Sequence[float]) -> None:
-        """Columns for all that passes at the rungs would say, as if somebody had been there."""
+        """Add the columns of passes at the rungs, still empty."""
         for rung in rungs:
             radii = self.radii(rung)
             self.put(np.arange(0), rung, radii, np.zeros((0, len(radii))))
 
     def table(self) -> tuple[FloatArray, FloatArray]:
-        """All radii in their order, and the bounds (n, radii) within them."""
+        """Return all radii in ascending order, and the bounds (n, radii) within them."""
         radii = np.array(sorted(self.values))
         return radii, np.stack([self.values[radius] for radius in radii], axis=1)
 
     def profiles(self) -> Profiles:
-        """Everybody's profile."""
+        """Return the profiles of all individuals."""
         radii, values = self.table()
         return Profiles.of(radii, values, self.largest, np.stack([self.source[radius] for radius in radii], axis=1))
 
     def upper(self, rung: float) -> float:
-        """The dual bound if only this rung had been computed."""
+        """Return the dual bound if only this rung had been computed."""
         radii = np.array(sorted({0.0, WIDE, *self.radii(rung)} & set(self.values)))
         allowed = [0.0, WIDE, rung]
         columns = [np.where(np.isin(self.source[r], allowed), self.values[r], np.inf) for r in radii]
@@ -282,14 +282,14 @@ class _Known:
         return Dual([cells], self.shift).bound(self.shift.gamma).upper
 
     def halves(self, schedule: Schedule, worth: float) -> list[tuple[float, IntArray]]:
-        """Radii, and the individuals whose bound rests on a cell that such a radius would halve; without those whom
-        no passes at all would bring more than this share of the mean height."""
+        """Return radii, and the individuals whose bound rests on a cell that such a radius would halve; only those
+        whose bound further passes could reduce by more than the share ``worth`` of the mean height."""
         if schedule.first is None:
             return []
         radii, values = self.table()
         owner, near, far, height = self._active(radii, values, schedule.multiplier)
         spare = height - self._least(schedule.multiplier)
-        far = self._came(radii, values, owner, far)  # the grid is everybody's, the pass behind a value one's own
+        far = self._came(radii, values, owner, far)  # all share the grid, but not the pass behind a value
         last = max(schedule.rungs)
         middle = np.where(near > 0, np.sqrt(near * np.minimum(far, 4 * near)), np.minimum(far, 2 * schedule.first) / 2)
         step = np.rint(FINEST * np.log2(np.maximum(np.minimum(middle, last) / self.scale, NEAREST)))
@@ -304,14 +304,14 @@ class _Known:
     def _active(
         self, radii: FloatArray, values: FloatArray, multiplier: float
     ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-        """Everybody's cell in which the bound is largest: whose, between which radii, and how large."""
+        """Return each individual's cell with the largest bound: owner, near and far radius, and the bound (n,)."""
         cells = Cells.from_profiles(radii, values, self.largest)
         gain = gains(cells, self.shift.order, self.shift.gamma, multiplier)
         active = last_of_each(cells.owner, gain)
         return cells.owner[active], cells.near[active], cells.far[active], gain[active]
 
     def _least(self, multiplier: float) -> FloatArray:
-        """What everybody's bound would be at least, whatever else were computed: what passes say at their own radii."""
+        """Return lower limits (n,) of the bounds, whatever else is computed: those of passes at their own radii."""
         least = np.full(len(self.local), -np.inf)
         for radius, value in self.values.items():
             if radius < WIDE:
@@ -320,9 +320,9 @@ class _Known:
         return least
 
     def _came(self, radii: FloatArray, values: FloatArray, owner: IntArray, far: FloatArray) -> FloatArray:
-        """At which radius the pass stood from which a value of a profile, once monotone, comes.
+        """Return the radii of the passes behind the values of monotone profiles at the radii ``far``.
 
-        Who stands beyond all passes is judged by what is true of anybody, and would travel as far as that is worth.
+        Beyond all passes the value is the bound of the whole domain, and the radius infinite.
         """
         column = np.minimum(np.searchsorted(radii, far), len(radii) - 1)
         sources = np.stack([self.source[radius] for radius in radii], axis=1)
@@ -337,9 +337,9 @@ class _Known:
 
 
 def subradii(rung: float, gamma: float) -> list[float]:
-    """The radii of the grid that a pass at a rung is read at: fine ones below it, coarser ones further down.
+    """Return the radii of the grid at which a pass at a rung is read: fine ones below it, coarser ones further down.
 
-    Always the same numbers for the same γ, so that passes meet on them.
+    They are the same numbers for the same γ, so that passes share them.
     """
     last = math.floor(FINE * math.log2(rung / gamma) + 1e-9)
     steps = [*range(last - 3 * FINE + 1, last + 1), last - 4 * FINE, last - 5 * FINE]
@@ -347,9 +347,9 @@ def subradii(rung: float, gamma: float) -> list[float]:
 
 
 def _ladder(gamma: float, flip: float, diameter: float) -> list[float]:
-    """Radii by factors of two, up to the last one before the first change of a category.
+    """Return radii by factors of two, up to the last one before the first change of a category.
 
-    Beyond it choices of categories multiply, and a bound for anybody at all says nearly as much. Where categories
+    Beyond it choices of categories multiply, and the bound of the whole domain says nearly as much. Where categories
     change at once there is no such radius, and the ladder has all rungs.
     """
     rungs = [gamma * 2.0**k for k in range(-1, RUNGS - 1)]

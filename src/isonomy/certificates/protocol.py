@@ -1,8 +1,8 @@
-"""The seams of the pipeline: what is judged, what proves bounds of it, and which populations are meant.
+"""The interfaces of the pipeline: the model, the tier that bounds it, and the shift, a set of populations.
 
-``certify`` asks a :class:`Model` for nothing but its answers, a :class:`Tier` for what is proved of them, a
-:class:`Shift` for the dual of its set of populations. A member that lacks something refuses it in one sentence by name.
-``tests/contracts`` has a suite for each that a new member inherits.
+``certify`` uses a :class:`Model` for its outputs only, a :class:`Tier` for bounds, a :class:`Shift` for the dual of its
+set of populations. A member without an operation raises an error that names it. ``tests/contracts`` has a suite for
+each interface, which a new member inherits.
 """
 
 from __future__ import annotations
@@ -31,36 +31,36 @@ if TYPE_CHECKING:
     from isonomy.similarity.regions import Similarity
 
 Items = tuple[NDArray[np.intp], FloatArray, FloatArray]
-"""Whose, what it costs and what it is worth, of everything that the individuals can choose from."""
+"""Owner, cost and value (k,) of every choice that the individuals have."""
 
 
 @runtime_checkable
 class Model(Protocol):
-    """What is judged: any function that can be evaluated. What can be proved of it is a :class:`Tier` of its kind."""
+    """A function that can be evaluated; a :class:`Tier` of its kind bounds it."""
 
     @property
     def kind(self) -> str:
-        """Which tiers know it; ``"network"`` for :class:`isonomy.Network`."""
+        """Return the kind for which tiers are registered; ``"network"`` for :class:`isonomy.Network`."""
         ...
 
     @property
     def name(self) -> str:
-        """How errors and reports call it."""
+        """Return the name used in errors and reports."""
         ...
 
     @property
     def head(self) -> HeadName:
-        """How outputs are read: ``"softmax"``, ``"sigmoid"`` or ``"regression"``."""
+        """Return how outputs are read: ``"softmax"``, ``"sigmoid"`` or ``"regression"``."""
         ...
 
     @property
     def input_width(self) -> int:
-        """How many coordinates of an individual it reads."""
+        """Return the number of coordinates m of an individual."""
         ...
 
     @property
     def classes(self) -> int:
-        """How many raw outputs there are: k for softmax, 1 for a single sigmoid or number."""
+        """Return the number of raw outputs: k for softmax, 1 for a single sigmoid or number."""
         ...
 
     @property
@@ -69,91 +69,94 @@ class Model(Protocol):
         ...
 
     def __call__(self, x: Any, /) -> FloatArray:
-        """Probabilities (n, k), or the numbers of a regression, of individuals (n, input_width)."""
+        """Return probabilities (n, k), or the numbers of a regression, of individuals (n, input_width)."""
         ...
 
     def hash(self) -> str:
-        """SHA-256 of the function: what was computed for a model is used again for no other."""
+        """Return the SHA-256 of the function: saved results are used again for the same function only."""
         ...
 
 
 class ReachBounds(Protocol):
-    """What is proved of anybody within reach of an individual, for one ground cost."""
+    """Bounds over balls of one ground cost around individuals."""
 
     @property
-    def separates(self) -> bool:
-        """Does every move cost something? Otherwise nobody stands still, not even at radius 0."""
+    def is_norm(self) -> bool:
+        """Return whether the ground cost is a norm; with a seminorm a ball of radius 0 is more than a point."""
         ...
 
     @property
-    def together(self) -> bool:
-        """Does a pass at a radius say nothing of smaller ones? Then each is worth a pass of its own."""
+    def single_radius(self) -> bool:
+        """Return whether a pass at a radius says nothing of smaller ones, so that each needs a pass of its own."""
         ...
 
     def bound(self, x: FloatArray, radii: Sequence[float], tight: bool, size: int) -> FloatArray:
-        """At least the violation (n, radii) of anybody within each of the ascending ``radii`` of the rows of ``x``."""
+        """Return upper bounds (n, radii) of the violation within each of the ascending ``radii`` of the rows of
+        ``x``."""
         ...
 
     def everywhere(self, x: FloatArray) -> tuple[float, float]:
-        """At least the violation of anybody at all, and up to which radius around the rows of ``x`` that holds."""
+        """Return an upper bound of every violation in the domain, and the radius around the rows of ``x`` up to which
+        it holds."""
         ...
 
 
 class Tier(ABC):
-    """Bounds of one kind of model for the individuals of a question; every answer holds whatever the others are."""
+    """Bounds of one kind of model for the individuals of a question; each holds independently of the others."""
 
     question: Question
     head: Head
     size: int  # individuals bounded at a time
-    moving_size: int = 1024  # the same where people move
+    moving_size: int = 1024  # the same where the centre moves
     price: float = 0.0  # multiplications of the bound of one region, about
 
     @abstractmethod
     def chunk(self, x: FloatArray) -> Known:
-        """At least the violation of the rows of ``x``, who lie in the domain, and whose decision cannot change."""
+        """Return upper bounds (n,) for the rows of ``x``, which lie in the domain, and whose decision cannot
+        change."""
 
     def reach(self, ground: Metric) -> ReachBounds:
-        """Bounds for anybody within reach, in a ground cost."""
-        raise self.lacks("bounds for people who move: ask for a shift without transport")
+        """Return the bounds over balls of a ground cost."""
+        raise self.unsupported("bounds for people who move: ask for a shift without transport")
 
     def attack(self, x: FloatArray, budget: AttackBudget, known: Known | None = None) -> Finds:
-        """Similar people who are treated differently: similar for sure, their change rounded down."""
-        raise self.lacks("search for witnesses: say attack=False, which leaves 'lower' at 0")
+        """Search for counterparts of the rows of ``x``: certainly similar, their change rounded down."""
+        raise self.unsupported("search for witnesses: say attack=False, which leaves 'lower' at 0")
 
     def nearby(self, rows: NDArray[np.int64], ball: Similarity, budget: AttackBudget) -> FloatArray:
-        """People within a ball of the ground cost around individuals, worth an attack; the individuals where there are
-        none. Nothing is believed of them."""
+        """Return one candidate (n, m) for an attack within a ball around each individual, or the individual itself.
+        Candidates are not trusted."""
         return np.array(self.question.x[rows])
 
     def close_gaps(
         self, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress
     ) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Smaller upper bounds until they meet what was found, and whose decision they settle."""
-        raise self.lacks("exact tier: take another one")
+        """Return upper bounds (n,), reduced until they meet ``finds.lower``, and whose decision cannot change."""
+        raise self.unsupported("exact tier: take another one")
 
-    def decide(self, kept: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
-        """Settle in ``kept`` and ``finds`` whose decision can change."""
-        raise self.lacks("way to settle decisions: say decide=False")
+    def decide(self, certified: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
+        """Decide in ``certified`` and ``finds`` whose decision can change."""
+        raise self.unsupported("way to settle decisions: say decide=False")
 
-    def lacks(self, what: str) -> UnsupportedOperationError:
-        """The error for what this kind of model has not."""
+    def unsupported(self, what: str) -> UnsupportedOperationError:
+        """Return the error for an operation that this kind of model does not have."""
         model = self.question.model
         return UnsupportedOperationError(f"'{model.name}', a model of kind '{model.kind}', has no {what}.")
 
 
 MakeTier = Callable[["Question", str, bool], Tier]
-"""From a question, the name of a tier, and whether float32 runs are meant."""
+"""Make a tier from a question, its name, and whether float32 runs are covered."""
 
 _TIERS: dict[str, MakeTier] = {}
 
 
 def register(kind: str, make: MakeTier) -> None:
-    """Say what proves bounds of a kind of model."""
+    """Register the tiers of a kind of model."""
     _TIERS[kind] = make
 
 
 def tier_for(question: Question, tier: str = "tight", float32: bool = False) -> Tier:
-    """The tier by name for the question's kind of model."""
+    """Make the tier of this name for the question's kind of model."""
     kind = question.model.kind
     if kind not in _TIERS:
         known = ", ".join(sorted(_TIERS))
@@ -164,7 +167,7 @@ def tier_for(question: Question, tier: str = "tight", float32: bool = False) -> 
 
 
 class Shift(ABC):
-    """A set of populations around the individuals, by the dual of its worst case.
+    """A set of populations around the individuals, given by the dual of its worst case.
 
     **Soundness.** For EVERY multiplier no population has a mean violation above ``price_up(multiplier)`` plus the
     weighted mean of ``heights_up(cells, multiplier)``. ``budget`` and ``items`` only steer the multiplier:
@@ -175,52 +178,53 @@ class Shift(ABC):
 
     @property
     def size(self) -> float | None:
-        """How far it reaches, where that is one number, which :meth:`resized` changes."""
+        """Return its size, where that is one number, which :meth:`resized` changes."""
         return None
 
     @property
     def free(self) -> bool:
-        """Is no multiplier needed?"""
+        """Return whether no multiplier is needed."""
         return False
 
     @property
     @abstractmethod
     def budget(self) -> float:
-        """What a multiplier of 1 costs, about."""
+        """Return about the cost of a multiplier of 1."""
 
     @abstractmethod
     def price_up(self, multiplier: float) -> float:
-        """At least what a multiplier costs."""
+        """Return an upper bound of the cost of a multiplier."""
 
     @abstractmethod
     def heights_up(self, cells: Cells, multiplier: float | None) -> FloatArray:
-        """At least everybody's height (n,) at a multiplier, from a cover of all possible people by cells."""
+        """Return upper bounds of the heights (n,) at a multiplier, from cells that cover the domain."""
 
     @abstractmethod
     def items(self, cells: Cells) -> Items:
-        """What everybody can choose from, a choice of cost 0 among it, about: the heights are the best of these."""
+        """Return about the choices of every individual, one of cost 0 among them: the heights are the best of
+        these."""
 
     @abstractmethod
     def attainable(self, owner: NDArray[np.int64], cost: FloatArray, value: FloatArray) -> tuple[Items, float]:
-        """The same of people that were found (``cost`` rounded up, ``value`` down), costs rounded up and values down,
-        and the budget for their mean cost, rounded down; one choice of everybody costs nothing."""
+        """Return the choices of checked points (``cost`` rounded up, ``value`` down), costs rounded up and values down,
+        and the budget for their mean cost, rounded down; one choice of every individual costs nothing."""
 
     def resized(self, size: float) -> Self:
-        """The same notion with another size."""
-        raise self.lacks("no size that could be another one")
+        """Return the same notion with another size."""
+        raise self.unsupported("no size that could be another one")
 
     def on(self, domain: Domain) -> Self:
-        """Ready for the coordinates of a domain."""
+        """Return the shift on the coordinates of a domain."""
         return self
 
     def fingerprint(self) -> str:
-        """All that bounds depend on."""
+        """Return a text of everything that bounds depend on."""
         return f"{self.kind} {self!r}"
 
     def words(self, n: int) -> str:
-        """Which populations are meant, of so many individuals."""
+        """Return the populations in words, for ``n`` individuals."""
         return f"in the shift {self!r} of {these(n)}"
 
-    def lacks(self, what: str) -> ParameterError:
-        """The error for what this notion has not."""
+    def unsupported(self, what: str) -> ParameterError:
+        """Return the error for an operation that this notion does not have."""
         return ParameterError(f"A shift of kind '{self.kind}' has {what}.")

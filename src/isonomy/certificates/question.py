@@ -1,4 +1,4 @@
-"""What is asked: a model, individuals, a metric and δ, brought to the same coordinates and checked once."""
+"""A question: a model, individuals, a metric and δ, brought to the same coordinates and checked once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROWS = 65_536
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A model on the individuals' own coordinates, and who counts as similar to them."""
+    """A model on the individuals' own coordinates, and the metric and δ that say who is similar."""
 
     model: Model
     metric: Metric
@@ -65,7 +65,7 @@ class Question:
         An array without a domain means the unbounded one. A population brings its own domain, unless another
         kind is named. ``favourable`` and ``threshold`` are those of the schema's label unless they are given.
         """
-        checked_asked(model, metric)
+        check_model_and_metric(model, metric)
         delta, max_branches = checked_delta(delta), whole("max_branches", max_branches)
         schema: Schema | None = None
         if isinstance(people, Population):
@@ -90,19 +90,19 @@ class Question:
             )
         for start in range(0, len(x), ROWS):
             check_members(x[start : start + ROWS], start, space)
-        outcome = asked_outcome(model, schema, favourable, threshold)
+        outcome = resolve_outcome(model, schema, favourable, threshold)
         question = cls(model, metric, delta, x, weights, space, schema, max_branches, outcome)
         _ = question.similarity  # checks metric and delta
         return question
 
     @cached_property
     def similarity(self) -> Similarity:
-        """The similar sets of everybody."""
+        """Return the similar sets of the individuals."""
         return kept(self.metric, self.delta, self.domain, self.max_branches)
 
     @property
     def network(self) -> Network:
-        """The model, for whatever knows networks only."""
+        """Return the model where it is a network; refuse others."""
         if not isinstance(self.model, Network):
             raise UnsupportedOperationError(
                 f"'{self.model.name}' is a model of kind '{self.model.kind}': records and their checker, reports, the "
@@ -111,19 +111,19 @@ class Question:
         return self.model
 
     def raw(self, x: FloatArray) -> pd.DataFrame:
-        """Individuals in raw units, or in coordinates where there is no schema."""
+        """Return individuals (n, m) in raw units, or in coordinates where there is no schema."""
         if self.schema is not None:
             return self.schema.decode(x, words=True)
         return pd.DataFrame(x, columns=list(self.domain.names))
 
 
-def asked_outcome(
+def resolve_outcome(
     model: Model,
     schema: Schema | None,
     favourable: str | Sequence[str] | None = None,
     threshold: float | None = None,
 ) -> Label:
-    """What is decided by a model: as the schema's label has it, but for what is given.
+    """Return the outcome that a model decides: that of the schema's label, but for what is given.
 
     Without a label, classes have the names that the model gives them, or their numbers.
     """
@@ -141,7 +141,7 @@ def asked_outcome(
 
 
 def people_of(people: Any, schema: Schema | None) -> Any:
-    """The population of a table in memory, by its schema; a population and an array of coordinates as they are."""
+    """Return the population of a table in memory, by its schema; a population or an array as it is."""
     check_people(people, schema)
     if schema is None and not isinstance(people, PeopleSource | str | PathLike):
         return people
@@ -168,7 +168,7 @@ def check_people(people: Any, schema: Schema | None) -> None:
 
 
 def own_delta(metric: Any, delta: Any) -> Any:
-    """The δ that a caller gave, else that of a metric in which one is written down: a tolerance of 1 means itself."""
+    """Return the given δ, else that of :class:`Counterparts`, whose tolerances are in units of 1."""
     return metric.own_delta if delta is None and isinstance(metric, Counterparts) else delta
 
 
@@ -185,8 +185,8 @@ def check_members(x: FloatArray, start: int, space: Domain) -> None:
     raise DataError(f"Row {start + row} is not in the {space.kind} domain: {_why_outside(space, x[row])}.")
 
 
-def checked_asked(model: Any, metric: Any) -> None:
-    """Refuse what is no model or no metric, with what makes one."""
+def check_model_and_metric(model: Any, metric: Any) -> None:
+    """Refuse what is no model or no metric; the error says how to make one."""
     instance(
         "model", model, (Network, Model),  # a protocol takes its time
         "an isonomy.Network, as load_network(path), Network.from_torch(module) and Network.from_sklearn(model) give",
@@ -202,18 +202,18 @@ def _domain(domain: Any, schema: Schema | None, width: int = 0) -> Domain:
     if schema is not None:
         return schema.domain(domain)
     if domain == "unbounded":
-        return _everything(width)
+        return _unbounded(width)
     raise ParameterError(template("domain", "a Domain or 'unbounded' when individuals come without a schema", domain))
 
 
-_everything = lru_cache(Domain.unbounded)
+_unbounded = lru_cache(Domain.unbounded)
 
 
-Judged = TypeVar("Judged", bound=Model)
+AnyModel = TypeVar("AnyModel", bound=Model)
 
 
-def on_all_coordinates(model: Judged, schema: Schema) -> Judged:
-    """The model on all coordinates of the schema: those that it does not see are dropped in front of it."""
+def on_all_coordinates(model: AnyModel, schema: Schema) -> AnyModel:
+    """Return the model on all coordinates of the schema: those that it does not read are dropped in front of it."""
     if model.input_width == schema.width:
         return model
     seen = np.flatnonzero(schema.seen_coordinates)
@@ -239,13 +239,13 @@ def _why_outside(domain: Domain, x: FloatArray) -> str:
     for start, stop in domain.blocks:
         names = ", ".join(f"'{name}'" for name in domain.names[start:stop][:3])
         block = x[start:stop]
-        whole = np.isin(block, (0.0, 1.0)).all() and (stop - start == 1 or block.sum() == 1)
-        if domain.kind == "realizable" and not whole:
+        one_hot = np.isin(block, (0.0, 1.0)).all() and (stop - start == 1 or block.sum() == 1)
+        if domain.kind == "realizable" and not one_hot:
             return f"the categories {names}, … must be one 1 and otherwise 0"
         if stop - start > 1 and abs(block.sum() - 1) > 1e-9:
             return f"the shares {names}, … must add up to 1"
     snapped = domain.snap(x)
-    for name, value, whole in zip(domain.names, x, snapped, strict=True):
-        if value != whole:
+    for name, value, nearest in zip(domain.names, x, snapped, strict=True):
+        if value != nearest:
             return f"the coordinate '{name}' is {value:.6g} and does not stand for a whole number"
     return "a missing value has another number than its fill"

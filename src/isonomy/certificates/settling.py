@@ -1,10 +1,10 @@
-"""What tiers leave open, settled by branch and bound: decisions, and the gap between upper and lower bounds.
+"""Branch and bound for what tiers leave open: decisions, and the gap between upper and lower bounds.
 
 Regions of similar sets are bounded by the kernel's tiers first; every region and goal that these leave open becomes the
 root of a tree of parts (:mod:`isonomy.search.branch`).
 
-**Soundness.** A violation is the largest over all regions and goals, whichever way each was bounded; a decision stands
-where it stands in every region.
+**Soundness.** A violation is the largest over all regions and goals, whichever way each was bounded; a decision is
+certified only where it is in every region.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,13 +37,13 @@ if TYPE_CHECKING:
     from isonomy.certificates.network_tier import Bounds
 
 PEOPLE = 1024
-"""Individuals whose parts wait for each other."""
+"""Individuals searched together, whose parts share one budget."""
 
 Index = NDArray[np.int64]
 
 
-class Settling(ABC):
-    """The open questions of some individuals, ``rows`` of the table."""
+class GoalSearch(ABC):
+    """Branch and bound for the open goals of individuals, ``rows`` of the table."""
 
     scores = False
 
@@ -50,18 +51,18 @@ class Settling(ABC):
         self.bounds, self.rows, self.question, self.head = bounds, rows, bounds.question, bounds.head
         self.judge = Judge(self.question.network, self.head, self.question.similarity, self.question.x[rows])
         self.finds = finds
-        for part in _KEPT:
+        for part in _FIND_ARRAYS:
             getattr(self.judge, part)[:] = getattr(finds, part)[rows]
         self.at = enclose_at(bounds.alone, self.judge.x)
         self.influence = bounds.layers.reads
 
     def run(self, budget: Budget) -> None:
-        """Bound all regions by tiers, then by parts what is still open; what is found goes to ``finds``."""
+        """Bound all regions by tiers, then open goals by parts; better counterparts go to ``finds``."""
         seen = np.zeros(len(self.rows), dtype=bool)
         for regions in self.question.similarity.each(self.judge.x):
             regions = filled(regions, self.question.domain)
             seen[regions.owner] = True
-            goals = self._left_open(regions)
+            goals = self._goals_left_by_tiers(regions)
             prepared = self._prepared(regions)
             numbers = 4 * sum(layer.width for layer in prepared.network.layers) + 2 * prepared.network.width
             step = max(1, LEAVES // 4 // numbers)
@@ -75,51 +76,52 @@ class Settling(ABC):
                 leaves = Leaves(prepared, mine.centre, own, some.output, some.sign, some.bound)
                 trees = Trees(leaves, mine, self.judge, self.influence)
                 target = partial(self.target, some, mine.owner)
-                self.take(some, mine.owner, trees.search(target, budget))
-        self.give_up(np.flatnonzero(~seen))
-        for part in _KEPT:
+                self.record(some, mine.owner, trees.search(target, budget))
+        self.mark_unbounded(np.flatnonzero(~seen))
+        for part in _FIND_ARRAYS:
             getattr(self.finds, part)[self.rows] = getattr(self.judge, part)
 
-    def _left_open(self, regions: Regions) -> Goals:
-        """What the tiers, one after the other, leave open."""
-        found = []
+    def _goals_left_by_tiers(self, regions: Regions) -> Goals:
+        """Return the goals that the tiers, one after the other, leave open."""
+        left = []
         for start in range(0, len(regions), self.bounds.size):
             rows = np.arange(start, min(start + self.bounds.size, len(regions)))
             for tier in self.bounds.ladder:
                 piece = regions[rows]
-                goals = self.wanted(piece, self.bounds.enclosed(piece, tier).over)
+                goals = self.open_goals(piece, self.bounds.enclosed(piece, tier).over)
                 goals, rows = goals._replace(row=rows[goals.row]), rows[np.unique(goals.row)]
-            found.append(goals)
-        return Goals.joined(found)
+            left.append(goals)
+        return Goals.joined(left)
 
     def _prepared(self, regions: Regions) -> Prepared:
-        """The network made ready: for a ball that all regions share, where there is one and it has many dimensions."""
+        """Return the prepared network: for a ball that all regions share, where that has many dimensions."""
         network = self.question.network
-        # Of balls in few dimensions boxes are cut, and then everybody's is another one.
+        # Of balls in few dimensions boxes are cut, and then every region differs.
         kinds = [node.op for node in network.graph.nodes if isinstance(node.op, Activation)]
         straight = all(op.kind in ("relu", "leaky_relu", "prelu", "clip") for op in kinds)
         many = int((regions.sets.extent > 0).any(0).sum()) > (FEW if straight else CURVED)
         return prepared_for(network, regions.sets if many else None, self.bounds.float32_run, self.scores)
 
     @abstractmethod
-    def wanted(self, piece: Regions, over: Enclosure) -> Goals:
-        """What enclosures of the margins over regions leave open."""
+    def open_goals(self, piece: Regions, over: Enclosure) -> Goals:
+        """Return the goals that enclosures of the margins over regions leave open."""
 
     @abstractmethod
     def target(self, goals: Goals, owner: Index) -> FloatArray:
-        """Bounds that would do, given what was found so far; infinity where nothing more is asked."""
+        """Return the bounds (goals,) at which a goal is closed, given the finds so far; infinity where it is
+        already."""
 
     @abstractmethod
-    def give_up(self, rows: NDArray[np.intp]) -> None:
-        """Nothing is known of these rows: everybody is similar to themselves, so no region is no proof."""
+    def mark_unbounded(self, rows: NDArray[np.intp]) -> None:
+        """Take nothing as proved of rows without a region: an individual is similar to itself, so none is no proof."""
 
     @abstractmethod
-    def take(self, goals: Goals, owner: Index, bound: FloatArray) -> None:
-        """What has been proved."""
+    def record(self, goals: Goals, owner: Index, bound: FloatArray) -> None:
+        """Record proved bounds (goals,)."""
 
 
-class Gaps(Settling):
-    """Is there somebody treated so differently? Until ``upper`` and ``lower`` meet, or a verdict is reached."""
+class GapSearch(GoalSearch):
+    """Branch and bound for the largest violation, until ``upper`` and ``lower`` meet or a verdict is reached."""
 
     scores = True
 
@@ -128,39 +130,39 @@ class Gaps(Settling):
         self.limits, self.upper = limits, np.zeros(len(rows))
         self.received = self.head.received(self.at)
 
-    def wanted(self, piece: Regions, over: Enclosure) -> Goals:
-        """Outputs that may rise or fall by more than what is enough."""
-        logits, enough = self.head.logits(over), enough_for(self.judge.lower, self.limits)[piece.owner]
-        found = []
+    def open_goals(self, piece: Regions, over: Enclosure) -> Goals:
+        """Return the outputs that may rise or fall by more than the target."""
+        logits, goal = self.head.logits(over), target_upper(self.judge.lower, self.limits)[piece.owner]
+        left = []
         for output in range(self.head.goals):
             for sign, bound in ((1.0, logits.high[:, output]), (-1.0, -logits.low[:, output])):
                 goals = Goals(np.arange(len(bound)), np.full(len(bound), output), np.full(len(bound), sign), bound)
                 value = self._value(goals, piece.owner, bound)
-                small = value <= enough
+                small = value <= goal
                 np.maximum.at(self.upper, piece.owner[small], value[small])
-                found.append(goals.of(np.flatnonzero(~small)))
-        return Goals.joined(found)
+                left.append(goals.of(np.flatnonzero(~small)))
+        return Goals.joined(left)
 
     def target(self, goals: Goals, owner: Index) -> FloatArray:
-        """The bounds at which violations would be small enough."""
-        enough = enough_for(self.judge.lower, self.limits)[owner]
-        goal = self.head.aim(self.received.of(owner), goals.output, goals.sign, enough)
-        return np.where(np.isinf(enough), np.inf, goal)
+        """Return the bounds (goals,) of outputs at which violations reach their target."""
+        most = target_upper(self.judge.lower, self.limits)[owner]
+        goal = self.head.aim(self.received.of(owner), goals.output, goals.sign, most)
+        return np.where(np.isinf(most), np.inf, goal)
 
-    def take(self, goals: Goals, owner: Index, bound: FloatArray) -> None:
-        """The largest violation of all counts."""
+    def record(self, goals: Goals, owner: Index, bound: FloatArray) -> None:
+        """Raise ``upper`` to the largest violation of all goals."""
         np.maximum.at(self.upper, owner, self._value(goals, owner, bound))
 
-    def give_up(self, rows: NDArray[np.intp]) -> None:
-        """Any violation is possible."""
+    def mark_unbounded(self, rows: NDArray[np.intp]) -> None:
+        """Set ``upper`` to infinity."""
         self.upper[rows] = np.inf
 
     def _value(self, goals: Goals, owner: Index, bound: FloatArray) -> FloatArray:
         return self.head.change(self.received.of(owner), goals.output, goals.sign, bound)
 
 
-class Decisions(Settling):
-    """Is anybody similar decided otherwise?"""
+class DecisionSearch(GoalSearch):
+    """Branch and bound for a change of decision."""
 
     def __init__(self, bounds: Bounds, rows: Index, finds: Finds) -> None:
         super().__init__(bounds, rows, finds)
@@ -168,36 +170,36 @@ class Decisions(Settling):
         self.stands = np.zeros(len(rows), dtype=bool)
         self.stands[self.contests.row] = True
 
-    def wanted(self, piece: Regions, over: Enclosure) -> Goals:
-        """Contests that may be lost."""
+    def open_goals(self, piece: Regions, over: Enclosure) -> Goals:
+        """Return the contests that may be lost."""
         return contested(self.head, self.contests, len(self.rows), piece, over)
 
     def target(self, goals: Goals, owner: Index) -> FloatArray:
-        """What excludes a contest; nothing more is asked of those who were seen to lose one."""
+        """Return the bounds (goals,) that exclude a loss; infinity for individuals who lose a contest already."""
         lost = self.judge.flips | ~self.stands
         return np.where(lost[owner], np.inf, self.head.needed(goals.sign))
 
-    def give_up(self, rows: NDArray[np.intp]) -> None:
-        """Any decision is possible."""
+    def mark_unbounded(self, rows: NDArray[np.intp]) -> None:
+        """Certify no decision of these rows."""
         self.stands[rows] = False
 
-    def take(self, goals: Goals, owner: Index, bound: FloatArray) -> None:
-        """Every contest must be excluded."""
+    def record(self, goals: Goals, owner: Index, bound: FloatArray) -> None:
+        """Certify no decision of owners for whom a loss is not excluded."""
         self.stands[owner[~self.head.excluded(goals.sign, bound)]] = False
 
 
-_KEPT = ("lower", "counterpart", "flips", "flip_counterpart")
+_FIND_ARRAYS = tuple(part.name for part in fields(Finds))
 
 
-def enough_for(lower: FloatArray, limits: Limits) -> FloatArray:
-    """Upper bounds that need not be smaller; infinity beside a verdict."""
+def target_upper(lower: FloatArray, limits: Limits) -> FloatArray:
+    """Return the upper bounds (n,) at which a search stops; infinity once ε is decided."""
     if limits.epsilon is None:
         return lower + limits.gap
     return np.where(lower > limits.epsilon, np.inf, np.maximum(lower + limits.gap, limits.epsilon))
 
 
 def budgets(rows: Index, limits: Limits, began: float) -> Iterator[tuple[Index, Budget]]:
-    """Rows in groups, and what each may spend: its share of what the groups before left."""
+    """Yield groups of rows, each with its budget: a share of what the groups before left."""
     nodes, deadline = limits.nodes, began + limits.seconds
     for start in range(0, len(rows), PEOPLE):
         some, now = rows[start : start + PEOPLE], time.monotonic()

@@ -1,4 +1,4 @@
-"""Transport: populations that individuals are carried to, at a limited mean cost, by the kernel's dual."""
+"""Transport: the populations within a Wasserstein distance of the individuals, by the kernel's dual."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Transport(Shift):
     """Every population within Wasserstein distance ``gamma`` of the individuals.
 
     ``gamma`` is any number from 0 to infinity, which is any population of possible individuals; ``order`` any from 1 to
-    infinity, where nobody moves further than γ. ``ground`` is the cost of turning one person into another: ``"l1"``,
+    infinity, where no individual moves further than γ. ``ground`` is the cost of a move between individuals: ``"l1"``,
     ``"l2"``, ``"linf"`` in fair coordinates, or a metric (the fair metric itself gives the paper's ``δ + φ``).
     """
 
@@ -38,46 +38,46 @@ class Transport(Shift):
 
     def __post_init__(self) -> None:
         check_radius(self.order, self.gamma)
-        # As floats, where numbers of another kind lie between two of them those of the larger ball.
+        # Numbers of another kind that lie between two floats become the float of the larger ball.
         gamma, order = float(self.gamma), float(self.order)
         object.__setattr__(self, "gamma", gamma if gamma >= self.gamma else math.nextafter(gamma, math.inf))
         object.__setattr__(self, "order", order if order <= self.order else math.nextafter(order, 1.0))
 
     @property
     def metric(self) -> Metric:
-        """The ground cost, once it is known on which coordinates (:meth:`on`)."""
+        """Return the ground cost as a metric, after :meth:`on`."""
         assert isinstance(self.ground, Metric)
         return self.ground
 
     @property
     def size(self) -> float:
-        """γ."""
+        """Return γ."""
         return self.gamma
 
     @property
     def free(self) -> bool:
-        """Nobody moves, or nobody further than γ."""
+        """Return whether no individual moves, or none further than γ."""
         return kernel.plain(self.order, self.gamma)
 
     @property
     def budget(self) -> float:
-        """``γ^p``."""
+        """Return ``γ^p``."""
         return power(self.gamma, self.order)
 
     def price_up(self, multiplier: float) -> float:
-        """At least ``λ γ^p``."""
+        """Return an upper bound of ``λ γ^p``."""
         return kernel.price(self.order, self.gamma, multiplier)
 
     def heights_up(self, cells: kernel.Cells, multiplier: float | None) -> FloatArray:
-        """The kernel's heights, which depend on γ only where there is no multiplier."""
+        """Return the kernel's heights (n,), which depend on γ only where there is no multiplier."""
         return kernel.heights(cells, self.order, self.gamma if multiplier is None else math.inf, multiplier)
 
     def items(self, cells: kernel.Cells) -> Items:
-        """Everybody's cells, for the least that they cost."""
+        """Return the cells with their least costs."""
         return cells.owner, power_down(cells.near, self.order), cells.value
 
     def attainable(self, owner: NDArray[np.intp], cost: FloatArray, value: FloatArray) -> tuple[Items, float]:
-        """Those who were found, within γ or for the budget ``γ^p``."""
+        """Return the points within γ, or with the budget ``γ^p``."""
         if self.free:
             return (owner, np.where(cost <= self.gamma, 0.0, math.inf), value), math.inf
         most = math.inf if self.gamma == math.inf else float(power_down(self.gamma, self.order))
@@ -85,24 +85,24 @@ class Transport(Shift):
             return (owner, power_up(cost, self.order), value), most
 
     def resized(self, size: float) -> Self:
-        """Another γ."""
+        """Return the shift with another γ."""
         return replace(self, gamma=size)
 
     def on(self, domain: Domain) -> Self:
-        """With the ground cost as a metric."""
+        """Return the shift with its ground cost as a metric."""
         return replace(self, ground=ground_metric(self.ground, domain.width, domain.names))
 
     def fingerprint(self) -> str:
-        """γ, order and all numbers of the ground cost."""
+        """Return γ, order and all numbers of the ground cost."""
         return f"{self.kind} {self.gamma!r} {self.order!r} {metric_to_text(self.metric)}"
 
     def words(self, n: int) -> str:
-        """Within γ."""
+        """Return "within γ of the individuals"."""
         return f"within {parameter(self.gamma)} of {these(n)}"
 
 
 def checked_shift(shift: Any, gamma: float | None, order: float, ground: Ground) -> Shift:
-    """The shift that a caller gave: as it is, or by the numbers of a :class:`Transport`."""
+    """Return the given shift, or the :class:`Transport` of the given numbers."""
     if not isinstance(shift, Shift):
         if gamma is None:
             number("shift", shift, "a number >= 0, infinity, or a shift such as isonomy.Transport(0.1)")
@@ -122,6 +122,6 @@ def check_radius(order: float, gamma: float) -> None:
 
 
 def power(base: float, order: float) -> float:
-    """About ``base^order``, infinite where that overflows."""
+    """Return about ``base^order``, infinite where that overflows."""
     with np.errstate(over="ignore", under="ignore"):
         return float(np.power(np.float64(base), order))

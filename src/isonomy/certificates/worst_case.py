@@ -1,14 +1,13 @@
-"""The lower side of a distributional certificate: a population that is close and is treated unequally.
+"""The lower side of a distributional certificate: a close population with a large mean violation.
 
 Problem: find a distribution within Wasserstein distance γ of the individuals whose mean violation is as large as can
-be. For a few radii, everybody's surroundings are searched for a person ``z`` with a large violation
-(:meth:`Tier.nearby`); the violation of each such ``z`` is then attacked as that of any individual. What was found
-is a list of points (cost, value) for every individual, and the budget γ^p is allocated to them by the dual's own greedy
-rule.
+be. For a few radii, the ball around each individual is searched for a candidate ``z`` with a large violation
+(:meth:`Tier.nearby`); the violation of each ``z`` is then attacked as that of any individual. That gives a list of
+points (cost, value) for every individual, and the budget γ^p is allocated to them by the dual's own greedy rule.
 
-**Soundness.** The search is trusted with nothing. A point counts only if ``z`` is in the domain, with its ground cost
-rounded *up* and its violation rounded *down*, from a pair that was checked afresh. The result is a distribution, and
-its mean violation is summed up again from its atoms.
+**Soundness.** The search is not trusted. A point counts only if ``z`` is in the domain, with its ground cost rounded
+*up* and its violation rounded *down*, from a pair that was checked afresh. The result is a distribution, and its mean
+violation is summed up again from its atoms.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ ROWS = 512
 """Pairs searched at once."""
 
 MANY = 16.0
-"""Regions of somebody from which on fewer pairs are searched at once."""
+"""Regions per individual from which on fewer pairs are searched at once."""
 
 TURNS = 14
-"""Radii within which somebody's surroundings are searched, at most."""
+"""The most radii searched around an individual."""
 
 NEAR = 5
-"""Radii within which everybody's surroundings are searched; larger ones where they may be worth it."""
+"""Radii searched around every individual; larger ones where the profile allows a gain."""
 
 AROUND = (-1, 0, 1)
 """Half octaves, from where the best populations have individuals travel, at which they are searched once more."""
@@ -54,7 +53,7 @@ AROUND = (-1, 0, 1)
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Attainable points of every individual: somebody at a cost (rounded up) with a violation (rounded down)."""
+    """Attained points of every individual: a person at a cost (rounded up) with a violation (rounded down)."""
 
     owner: IntArray
     person: FloatArray
@@ -65,13 +64,13 @@ class Points:
     __repr__ = brief
 
     def mixture(self, weights: FloatArray, shift: Shift) -> Mixture:
-        """The best use of the budget: a population of the shift."""
+        """Return the best use of the budget: a population of the shift."""
         return best_mixture(shift, self.owner, self.cost, self.value, weights)
 
     def worst(self, question: Question, shift: Shift) -> WorstCase:
-        """The distribution itself: its atoms and their masses."""
+        """Return the worst distribution: its atoms and their masses."""
         if not isinstance(shift, Transport):
-            raise shift.lacks("no form for the atoms of its worst case")
+            raise shift.unsupported("no form for the atoms of its worst case")
         masses = self.mixture(question.weights, shift).masses(question.weights, len(self.owner))
         total = float(math.fsum(question.weights.tolist()))
         return WorstCase(self[masses > 0], masses[masses > 0], total, shift.order, question)
@@ -80,7 +79,7 @@ class Points:
         return Points(*(getattr(self, part.name)[some] for part in fields(self)))
 
     def best(self) -> Points:
-        """By individual and cost, those of whom nobody cheaper has as large a violation: others are of no use."""
+        """Return, by individual and cost, the points above the violation of all cheaper ones of their owner."""
         ordered = np.lexsort((-self.value, self.cost, self.owner))
         owner = self.owner[ordered]
         values, rank = np.unique(self.value[ordered], return_inverse=True)
@@ -91,7 +90,7 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class WorstCase:
-    """A distribution: atoms (people and where they come from), their masses, and what it costs to get there."""
+    """A distribution: atoms with their owners, masses, and the transport cost."""
 
     points: Points
     masses: FloatArray  # in units of the individuals' weights, whose sum is ``total``
@@ -106,20 +105,20 @@ class WorstCase:
 
     @property
     def value(self) -> float:
-        """Its mean violation, rounded down."""
+        """Return its mean violation, rounded down."""
         return max(0.0, mean_down(self.points.value, self.masses))
 
     @property
     def transport(self) -> float:
-        """The Wasserstein cost of the plan that made it, in plain arithmetic; its distance is at most that."""
+        """Return the Wasserstein cost of its plan, in plain arithmetic; its distance is at most that."""
         if math.isinf(self.order):
             return float(self.points.cost.max(initial=0.0))
-        furthest = float(self.points.cost.max(initial=0.0)) or 1.0  # beside it no power overflows
+        furthest = float(self.points.cost.max(initial=0.0)) or 1.0  # divided by it no power overflows
         spent = float((self.masses / self.total) @ (self.points.cost / furthest) ** self.order)
         return float(furthest * spent ** (1 / self.order))
 
     def frame(self) -> pd.DataFrame:
-        """The atoms in raw units, with the individual each comes from, its mass, cost and violation."""
+        """Return the atoms in raw units, with the individual each comes from, its mass, cost and violation."""
         table = self.question.raw(self.points.person)
         extra = {
             "individual": self.points.owner,
@@ -130,8 +129,8 @@ class WorstCase:
         return pd.concat([pd.DataFrame(extra), table.reset_index(drop=True)], axis=1)
 
 
-def still(x: FloatArray, lower: FloatArray, counterpart: FloatArray) -> Points:
-    """Everybody as they are, with what was found of them."""
+def zero_cost_points(x: FloatArray, lower: FloatArray, counterpart: FloatArray) -> Points:
+    """Return one point of cost 0 for every individual, with its attained violation."""
     return Points(np.arange(len(x)), np.array(x), counterpart, np.zeros(len(x)), lower)
 
 
@@ -143,15 +142,15 @@ def search(
     budget: AttackBudget,
     tick: Callable[[int], None] = lambda rows: None,
 ) -> Points:
-    """Attainable points of everybody: those that are known, and people around them; ``tick`` is called with the
-    individuals around whom one radius was searched: everybody once for each of at most ``TURNS``.
+    """Add points around the individuals to those that are known; ``tick`` is called with the number of individuals
+    searched at one radius, all of them for each of at most ``TURNS`` radii.
 
-    First everybody's surroundings are searched within a few radii. The best populations of these points say how far
-    each individual would travel, and there they are searched once more, a little nearer and a little further.
+    First a few radii are searched around every individual. The best populations of these points say how far each
+    individual would travel, and there they are searched once more, a little nearer and a little further.
     """
     tier, question = moving.tier, moving.question
-    x, everybody = question.x, np.arange(len(question.x))
-    # People are many here, and most of them do not matter in the end: one restart for each of them is enough.
+    x, every_row = question.x, np.arange(len(question.x))
+    # Candidates are many, and most of them do not matter in the end: one restart for each of them is enough.
     budget = replace(budget, restarts=min(budget.restarts, 1))
 
     def around(job: tuple[float, IntArray, int]) -> Points | None:
@@ -161,7 +160,7 @@ def search(
         if not len(moved):
             return None
         rows, person = rows[moved], person[moved]
-        finds = tier.attack(person, budget, tier.chunk(person))  # who comes near a bound needs no more
+        finds = tier.attack(person, budget, tier.chunk(person))  # a find near its bound ends the search
         cost = moving.ground.distance_upper(x[rows], person)
         return Points(rows, person, finds.counterpart, cost, finds.lower)
 
@@ -176,11 +175,12 @@ def search(
 
     radii = search_radii(shift, moving.diameter)
     if not radii or math.isinf(shift.order):
-        return searched(known, [(radius, everybody, turn) for radius in radii for turn in (0, 1)])
-    points = searched(known, [(radius, everybody, 0) for radius in radii[:NEAR]])
+        return searched(known, [(radius, every_row, turn) for radius in radii for turn in (0, 1)])
+    points = searched(known, [(radius, every_row, 0) for radius in radii[:NEAR]])
     weights = question.weights if question.weights.any() else np.ones(len(x))
     now, ahead = (points.mixture(weights, shift.resized(size)) for size in (shift.gamma, 2 * shift.gamma))
-    jobs = [(radius, _worth(points, profile, shift, radius, ahead.value - now.value), 1) for radius in radii[NEAR:]]
+    rise = ahead.value - now.value
+    jobs = [(radius, _candidates_at(points, profile, shift, radius, rise), 1) for radius in radii[NEAR:]]
     way, unit = points.cost[np.stack([now.dear, ahead.dear])], radii[-1]
     steps = np.rint(2 * np.log2(np.maximum(way / unit, NEAREST)))
     for step in np.unique(steps[way > 0]):
@@ -189,16 +189,16 @@ def search(
     return searched(points, jobs)
 
 
-def _worth(points: Points, profile: Profiles, shift: Transport, radius: float, rise: float) -> IntArray:
-    """Who might be worth a quarter of the way to a radius, going by what is proved of everybody within it, where the
-    best population rises by so much when γ is doubled."""
+def _candidates_at(points: Points, profile: Profiles, shift: Transport, radius: float, rise: float) -> IntArray:
+    """Return the individuals whose bound within a radius allows a gain above the price of a quarter of the way to it,
+    where ``rise`` is the gain of the best population when γ is doubled."""
     within = np.where(profile.radius >= radius, profile.value, profile.largest)
     promise = np.minimum.reduceat(within, profile.start[:-1]) - points.value[points.cost == 0]
     return np.flatnonzero(promise > rise * power(radius / (4 * shift.gamma), shift.order))
 
 
 def search_radii(shift: Transport, diameter: float) -> list[float]:
-    """About γ and further: somebody may be worth a long way while the others stay where they are."""
+    """Return radii about γ and larger ones: one individual may travel far while the others stay."""
     furthest = min(diameter, FURTHEST)
     if shift.gamma == 0 or furthest == 0:
         return []

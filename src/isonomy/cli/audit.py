@@ -50,10 +50,10 @@ def audit(
     With --engine the table never has to fit into memory; parts/ then lets a later audit with the same --out begin with
     what is known.
     """
-    from isonomy.certificates.consistency import told
+    from isonomy.certificates.consistency import counterexamples_saved_in
 
     plan = Plan.of(given, file)
-    with told(None if plan.redact else ""):  # the file of a contradiction holds a person's row
+    with counterexamples_saved_in(None if plan.redact else ""):  # the file of a contradiction holds a person's row
         if estimate:
             return _estimate(plan)
         return _run(plan)
@@ -85,7 +85,7 @@ def _run(plan: Plan) -> Answer:
     from isonomy.auditing import run, write
     from isonomy.auditing.inputs import read_inputs
     from isonomy.auditing.output import check_target, locked, open_work
-    from isonomy.certificates.consistency import told
+    from isonomy.certificates.consistency import counterexamples_saved_in
     from isonomy.report.facts import facts_of
     from isonomy.report.terminal import to_terminal
     from isonomy.report.text import to_json
@@ -101,7 +101,7 @@ def _run(plan: Plan) -> Answer:
                 work = entered.enter_context(locked(open_work(target)))
             if inputs.people is not None and len(inputs.people) > _MANY:
                 remark(f"{len(inputs.people):,} individuals: --estimate tells the cost, --limit audits a sample.")
-            with told(target.parent):
+            with counterexamples_saved_in(target.parent):
                 findings = run(plan, bar, work=work, inputs=inputs, announce=bar.stage)
                 bar.stage("Writing")
                 target = write(findings, target, key=plan.key, work=work if plan.engine is not None else None)

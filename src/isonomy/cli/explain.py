@@ -115,7 +115,7 @@ def _read_audit(given: Given, file: Path) -> tuple[Population, Network, Metric, 
 def _read_plan(given: Given, file: Path | None) -> tuple[Population, Network, Metric, float, Label, Any]:
     """Read people, network, metric, δ, outcome and ids from the files of a plan."""
     from isonomy.auditing.inputs import read_inputs
-    from isonomy.certificates.question import asked_outcome
+    from isonomy.certificates.question import resolve_outcome
     from isonomy.errors import ParameterError
 
     plan = Plan.of(given, file)
@@ -127,7 +127,7 @@ def _read_plan(given: Given, file: Path | None) -> tuple[Population, Network, Me
     rest: Any = {"split": "all", "limit": None, "held_out": False, "against": (), "engine": None, "scheduler": None}
     inputs = read_inputs(replace(plan, **rest))
     assert inputs.people is not None
-    outcome = asked_outcome(inputs.network, inputs.schema, plan.favourable or None, plan.threshold)
+    outcome = resolve_outcome(inputs.network, inputs.schema, plan.favourable or None, plan.threshold)
     return inputs.people, inputs.network, inputs.metric, plan.delta, outcome, inputs.people.ids
 
 

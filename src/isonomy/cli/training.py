@@ -318,9 +318,9 @@ def _audit_written(plan: Plan, model: Path, head: str, bar: Bar | None = None) -
 def _run_audit(plan: Plan, bar: Bar | None, inputs: Inputs | None = None) -> Findings:
     """Run an audit."""
     from isonomy.auditing import run
-    from isonomy.certificates.consistency import told
+    from isonomy.certificates.consistency import counterexamples_saved_in
 
-    with told(None if plan.redact else ""):  # the file of a contradiction holds a person's row
+    with counterexamples_saved_in(None if plan.redact else ""):  # the file of a contradiction holds a person's row
         return run(plan, bar, inputs=inputs)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-from isonomy.certificates.question import asked_outcome
+from isonomy.certificates.question import resolve_outcome
 from isonomy.errors import DataError, NetworkError, ParameterError, template
 from isonomy.networks.network import Network
 from isonomy.population import Population
@@ -45,7 +45,7 @@ def decide(
         row = int(np.flatnonzero(~np.isfinite(predictions.reshape(len(people), -1)).all(axis=1))[0])
         raise DataError(f"Row {row}: the prediction is not finite.")
     if isinstance(given, Network):
-        outcome = asked_outcome(given, people.schema, favourable, threshold)
+        outcome = resolve_outcome(given, people.schema, favourable, threshold)
     else:
         outcome = outcome_of(label, _class_count(predictions, label, regression), favourable, threshold)
     if not outcome.favourable:

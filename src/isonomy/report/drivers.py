@@ -73,7 +73,7 @@ def alone(findings: Findings, rounded: Rounded) -> FactTable | None:
     rows, heads = [], ["Only this feature", "Mean found, at least#", "Mean proved, at most#"]
     heads += [] if findings.redacted else ["Largest proved, for one person#"]
     for change in findings.alone:
-        bounds = change.found
+        bounds = change.certificate
         rows.append([
             Cell(change.feature, role_of(findings.people.schema[change.feature])),
             rounded.attained("alone.lower", "Mean found", bounds.mean_lower),

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isonomy.certificates.movement import looked_at
+from isonomy.certificates.movement import sampled_rows
 from isonomy.certificates.question import Question
 from isonomy.population.feature import Feature
 from isonomy.report.findings import Findings, role_of
@@ -42,7 +42,7 @@ def similar(findings: Findings) -> Similar:
     local, question, schema = findings.certificate.local, findings.certificate.question, findings.people.schema
     table = local.movement()
     correlations = _correlations(findings)
-    moves, fixed, complete = [], [], looked_at(len(findings.people)).step == 1
+    moves, fixed, complete = [], [], sampled_rows(len(findings.people)).step == 1
     for feature in schema.features:
         row: Any = table.loc[feature.name]
         if not row["moves"] > 0 and (complete or not _by_value(feature, question)):
@@ -63,7 +63,7 @@ def _by_value(feature: Feature, question: Question) -> bool:
 
 def sampled_people(people: int) -> str:
     """Return the phrase for the people on whom moves were sampled."""
-    sampled = len(range(people)[looked_at(people)])
+    sampled = len(range(people)[sampled_rows(people)])
     return f"all {people:,} people" if sampled == people else f"{sampled:,} of {people:,} people, evenly spaced"
 
 

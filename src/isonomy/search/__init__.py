@@ -1,4 +1,4 @@
-"""Branch and bound: which part comes next, and where it is cut."""
+"""Branch and bound: the choice of the next part, and of its cut."""
 
 from isonomy.search.branch import Limits, checked_limits
 

@@ -1,10 +1,10 @@
-"""Parts on which the network is affine: a linear program gives the best multipliers and the point that attains them.
+"""Linear programs for parts on which the network is affine: the best multipliers, and the point that attains them.
 
-Problem: maximise ``goal · u`` over a box, blocks that add up to nothing, a ball and half-spaces. Balls of order 1 and
-infinity are polyhedra. A ball of order 2 is approached by its tangents: where the solution leaves the ball, the tangent
-there is added, and the multipliers of all tangents together are a split of the ball.
+Problem: maximise ``goal · u`` over a box, blocks that add up to 0, a ball and half-spaces. Balls of order 1 and
+infinity are polyhedra. A ball of order 2 is approximated by its tangents: where the solution leaves the ball, the
+tangent there is added, and the multipliers of all tangents together are a split of the ball.
 
-**Soundness.** The program is asked for multipliers and for points to look at; nothing that it claims is believed.
+**Soundness.** The program gives multipliers and candidates only; its value is not trusted.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from isonomy_verify.branching import Forms, Leaves
 from isonomy_verify.regions import Ball, BallBox
 
 TANGENTS = 40
-"""Tangents added to a ball of order 2 before its multipliers are taken as they are."""
+"""The most tangents added to a ball of order 2."""
 
 
-def settle(leaves: Leaves, row: int) -> FloatArray | None:
-    """Bound one leaf with the multipliers of a linear program; the move that the program found."""
+def bound_by_linear_program(leaves: Leaves, row: int) -> FloatArray | None:
+    """Bound one leaf with the multipliers of a linear program; return the move (m,) of its solution, if any."""
     forms = leaves.forms(row)
     program = _Program.of(forms)
     try:
         with np.errstate(all="ignore"):
             round_ = isinstance(forms.region, Ball) and forms.region.order == 2
-            found = program.dual(forms.goal) if round_ else program.solve(forms.goal)
+            solution = program.dual(forms.goal) if round_ else program.solve(forms.goal)
     except (ValueError, OverflowError, np.linalg.LinAlgError):  # coefficients that overflow make no program
         return None
     count = len(forms.cuts)
     multipliers = [
         (cut.layer, cut.column, float(low - high))  # p (z − low) ≥ 0, and q (high − z) ≥ 0
-        for cut, high, low in zip(forms.cuts, found.prices[:count], found.prices[count:], strict=True)
+        for cut, high, low in zip(forms.cuts, solution.prices[:count], solution.prices[count:], strict=True)
     ]
-    leaves.hinted(row, multipliers, found.split[None] if isinstance(forms.region, BallBox) else None)
-    return None if found.place is None else leaves.moves(row, found.place)
+    leaves.hinted(row, multipliers, solution.split[None] if isinstance(forms.region, BallBox) else None)
+    return None if solution.point is None else leaves.moves(row, solution.point)
 
 
 @dataclass(frozen=True)
-class _Found:
-    place: FloatArray | None
+class _Solution:
+    point: FloatArray | None
     prices: FloatArray  # of the half-spaces
     split: FloatArray  # of the ball
 
@@ -66,7 +66,7 @@ class _Program:
 
     @classmethod
     def of(cls, forms: Forms) -> _Program:
-        """A leaf's region, and its cuts: first all upper ends, then all lower ones."""
+        """Make the program of a leaf's region and cuts: first all upper ends, then all lower ones."""
         width, region = len(forms.goal), forms.region
         rows = np.array([cut.form for cut in forms.cuts]).reshape(len(forms.cuts), width)
         highs = np.array([cut.high - cut.constant for cut in forms.cuts])
@@ -75,8 +75,8 @@ class _Program:
         right = np.where(np.isfinite(right), right, 1e30)
         if isinstance(region, Ball):
             reach = np.full(width, region.radius)
-            nowhere = np.zeros((0, width)), np.eye(width), np.zeros(width)
-            return cls(-reach, reach, rows, right, *nowhere, region.radius, region.order)
+            no_blocks = np.zeros((0, width)), np.eye(width), np.zeros(width)
+            return cls(-reach, reach, rows, right, *no_blocks, region.radius, region.order)
         assert isinstance(region, BallBox)
         columns = region.columns
         sums = np.zeros((len(region.blocks), width))
@@ -91,47 +91,48 @@ class _Program:
     def _polyhedral(self) -> bool:
         return self.order in (1, math.inf)
 
-    def solve(self, goal: FloatArray) -> _Found:
-        """The best point and multipliers; without a point when there is none, and then multipliers that show it."""
+    def solve(self, goal: FloatArray) -> _Solution:
+        """Return the best point and multipliers; where the part is empty no point, and multipliers that prove it."""
         count, size = len(self.rows), len(self.root)
         tangents = np.zeros((0, size))
         if self.order == 2 and size:
-            pulled = np.linalg.lstsq(self.root.T, goal, rcond=None)[0]
-            length = np.linalg.norm(pulled)
-            tangents = pulled[None] / length if length > 0 else tangents
-        found, weight = self._run(goal, tangents), 1.0
-        place: FloatArray | None = None
+            normal = np.linalg.lstsq(self.root.T, goal, rcond=None)[0]
+            length = np.linalg.norm(normal)
+            tangents = normal[None] / length if length > 0 else tangents
+        result, weight = self._run(goal, tangents), 1.0
+        point: FloatArray | None = None
         for _ in range(TANGENTS if self.order == 2 and size else 0):
-            if found.status != 0:
+            if result.status != 0:
                 break
-            place = self._touching(goal, found)
-            if place is not None and goal @ place >= -found.fun - 1e-10 * (1 + abs(found.fun)) and self._holds(place):
+            point = self._touching(goal, result)
+            gap = 1e-10 * (1 + abs(result.fun))
+            if point is not None and goal @ point >= -result.fun - gap and self._holds(point):
                 break
-            places = [found.x[: len(goal)]] if place is None else [found.x[: len(goal)], place]
-            normals = [self.offset + self.root @ each for each in places]
+            points = [result.x[: len(goal)]] if point is None else [result.x[: len(goal)], point]
+            normals = [self.offset + self.root @ each for each in points]
             if np.linalg.norm(normals[0]) <= self.radius * (1 + 1e-11):
-                place = None
+                point = None
                 break
             tangents = np.vstack([tangents, *(normal / np.linalg.norm(normal) for normal in normals)])
-            found = self._run(goal, tangents)
-        if found.status == 0:
-            place = np.asarray(found.x[: len(goal)], dtype=np.float64) if place is None else place
+            result = self._run(goal, tangents)
+        if result.status == 0:
+            point = np.asarray(result.x[: len(goal)], dtype=np.float64) if point is None else point
         else:
-            place = None
-            found = self._run(np.zeros_like(goal), tangents, missing=True)
-            if found.status != 0 or found.fun <= 0:
-                return _Found(None, np.zeros(count), np.zeros(size))
+            point = None
+            result = self._run(np.zeros_like(goal), tangents, missing=True)
+            if result.status != 0 or result.fun <= 0:
+                return _Solution(None, np.zeros(count), np.zeros(size))
             # Missing by at least `fun` times the multipliers: scale until that outweighs the goal over the box.
             reach = np.maximum(np.abs(self.low), np.abs(self.high))
-            weight = 4 * (float(np.abs(goal) @ np.where(np.isfinite(reach), reach, 0.0)) + 1.0) / found.fun
-        prices = -np.asarray(found.ineqlin.marginals, dtype=np.float64) * weight
+            weight = 4 * (float(np.abs(goal) @ np.where(np.isfinite(reach), reach, 0.0)) + 1.0) / result.fun
+        prices = -np.asarray(result.ineqlin.marginals, dtype=np.float64) * weight
         rest = prices[count:]
         split = rest[:size] - rest[size : 2 * size] if self._polyhedral and size else rest[: len(tangents)] @ tangents
-        return _Found(place, prices[:count], split)
+        return _Solution(point, prices[:count], split)
 
-    def dual(self, goal: FloatArray) -> _Found:
-        """The same over a ball of order 2 alone: ``min over p ≥ 0 of ρ‖goal − rowsᵀp‖ + right·p``, by quasi-Newton
-        steps."""
+    def dual(self, goal: FloatArray) -> _Solution:
+        """Return the same over a ball of order 2 alone: ``min over p ≥ 0 of ρ‖goal − rowsᵀp‖ + right·p``, by
+        quasi-Newton steps."""
         size = float(np.linalg.norm(goal)) or 1.0
         aim, scale = goal / size, np.maximum(np.linalg.norm(self.rows, axis=1), 1e-300)
         rows, right = self.rows / scale[:, None], self.right / scale
@@ -147,38 +148,38 @@ class _Program:
             limits = [(0.0, None)] * len(rows)
             p = minimize(value, p, jac=True, method="L-BFGS-B", bounds=limits, options=options).x
         rest = aim - p @ rows
-        place = rest * (self.radius / max(float(np.linalg.norm(rest)), 1e-300))
-        return _Found(place, p / scale * size, np.zeros(0))
+        point = rest * (self.radius / max(float(np.linalg.norm(rest)), 1e-300))
+        return _Solution(point, p / scale * size, np.zeros(0))
 
-    def _touching(self, goal: FloatArray, found: Any) -> FloatArray | None:
-        """Where the ball is best on the flat on which the solution lies: with the right flat this is the answer."""
+    def _touching(self, goal: FloatArray, result: Any) -> FloatArray | None:
+        """Return the best point of the ball on the active constraints of a result: if these are right, the solution."""
         width = len(goal)
-        pinned = (np.abs(found.lower.marginals[:width]) > 0) | (np.abs(found.upper.marginals[:width]) > 0)
-        busy = np.abs(found.ineqlin.marginals[: len(self.rows)]) > 0
-        flat = np.vstack([np.eye(width)[pinned], self.rows[busy], self.sums])
+        pinned = (np.abs(result.lower.marginals[:width]) > 0) | (np.abs(result.upper.marginals[:width]) > 0)
+        active = np.abs(result.ineqlin.marginals[: len(self.rows)]) > 0
+        constraints = np.vstack([np.eye(width)[pinned], self.rows[active], self.sums])
         free = np.eye(width)
-        if len(flat):
-            _, sizes, turned = np.linalg.svd(flat)
-            free = turned[int((sizes > 1e-10 * max(1.0, sizes[0])).sum()) :].T
+        if len(constraints):
+            _, sizes, basis = np.linalg.svd(constraints)
+            free = basis[int((sizes > 1e-10 * max(1.0, sizes[0])).sum()) :].T
         if not free.shape[1]:
             return None
-        at = np.asarray(found.x[:width], dtype=np.float64)
+        at = np.asarray(result.x[:width], dtype=np.float64)
         back = np.linalg.pinv(self.root @ free)
         at = at - free @ (back @ (self.offset + self.root @ at))
         across = self.offset + self.root @ at
-        room, pulled = self.radius**2 - across @ across, (free.T @ goal) @ back
-        length = np.linalg.norm(pulled)
-        if room <= 0 or length <= 0:
+        slack, direction = self.radius**2 - across @ across, (free.T @ goal) @ back
+        length = np.linalg.norm(direction)
+        if slack <= 0 or length <= 0:
             return None
-        return np.asarray(at + free @ (back @ (np.sqrt(room) * pulled / length)), dtype=np.float64)
+        return np.asarray(at + free @ (back @ (np.sqrt(slack) * direction / length)), dtype=np.float64)
 
-    def _holds(self, place: FloatArray) -> bool:
-        """Does a point keep to box and half-spaces, nearly?"""
-        inside = (place >= self.low - 1e-9) & (place <= self.high + 1e-9)
-        return bool(inside.all() and (self.rows @ place <= self.right + 1e-9).all())
+    def _holds(self, point: FloatArray) -> bool:
+        """Return whether a point is nearly in box and half-spaces."""
+        inside = (point >= self.low - 1e-9) & (point <= self.high + 1e-9)
+        return bool(inside.all() and (self.rows @ point <= self.right + 1e-9).all())
 
     def _run(self, goal: FloatArray, tangents: FloatArray, missing: bool = False) -> Any:
-        """One program; with ``missing`` half-spaces and ball may be missed, by as little as possible."""
+        """Solve one program; with ``missing`` half-spaces and ball may be violated, by as little as possible."""
         width, size = len(goal), len(self.root)
         extra = size if self.order == 1 else 0
         table = np.zeros((len(self.rows), width + extra + 1))

@@ -1,5 +1,5 @@
-"""Pairs of people in parts, which the kernel narrows, bounds and cuts (:mod:`isonomy_verify.cutting`), and people in
-them."""
+"""Parts of the set of pairs, which the kernel narrows, bounds and cuts (:mod:`isonomy_verify.cutting`), and
+individuals in them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from isonomy_verify.cutting import Cutting, Parts
 
 
 class Pairs(Cutting):
-    """A network, a metric, a δ and a domain, made ready to bound and cut parts, and to meet people in them."""
+    """A network, a metric, a δ and a domain, prepared to bound and cut parts, and to choose individuals in them."""
 
     def __init__(
         self, similarity: Similarity, network: Network, influence: FloatArray, float32_run: bool = False
@@ -22,7 +22,7 @@ class Pairs(Cutting):
         super().__init__(similarity, preparations(network), head, influence, float32_run)
 
     def people(self, parts: Parts, rng: np.random.Generator) -> FloatArray:
-        """Somebody from the box of ``x`` of each part, as far as one is easily found."""
+        """Return a possible individual from the box of ``x`` of each part, where one is easily constructed."""
         x = parts.x_low / 2 + parts.x_high / 2
         if self.domain.kind == "realizable":
             for start, stop in self.domain.blocks:
@@ -30,16 +30,16 @@ class Pairs(Cutting):
         else:
             for start, stop in self.domain.simplices:
                 x[:, start:stop] /= np.maximum(x[:, start:stop].sum(1, keepdims=True), 1e-300)
-        return self.settled(x)
+        return self.snapped_members(x)
 
-    def settled(self, x: FloatArray) -> FloatArray:
-        """Those rows that are somebody, after rounding to whole numbers and fills."""
+    def snapped_members(self, x: FloatArray) -> FloatArray:
+        """Round rows to whole numbers and fills; return those in the domain."""
         x = self.domain.filled(self.domain.snap(np.clip(x, self.domain.low, self.domain.high)))
         return np.asarray(x[self.domain.contains(x)], dtype=np.float64)
 
 
 def _pick(low: FloatArray, high: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """A possible category of each row, at random; a flag is 0 or 1."""
+    """Draw a possible category of each row; a flag is 0 or 1."""
     if low.shape[1] == 1:
         return np.where(low == high, low, (rng.random(low.shape) < 0.5).astype(np.float64))
     open_ = np.where((low == 1).any(1, keepdims=True), low == 1, high == 1)

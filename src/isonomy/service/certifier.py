@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import AttackBudget, Finds, Known
 from isonomy.brief import brief
-from isonomy.certificates.consistency import compare_people, told
+from isonomy.certificates.consistency import compare_people, counterexamples_saved_in
 from isonomy.certificates.local import Bounds, verdicts
 from isonomy.certificates.question import check_members
 from isonomy.errors import DataError
@@ -93,7 +93,7 @@ class Certifier:
         lower = np.zeros(len(x)) if finds is None else finds.lower
         flips = np.zeros(len(x), dtype=bool) if finds is None else finds.flips
         others = None if finds is None else (finds.counterpart, finds.flip_counterpart)
-        with told(self._evidence):
+        with counterexamples_saved_in(self._evidence):
             compare_people(
                 self.question, x, lower, upper, certified & self.head.decides, flips, others, tier=tier,
                 arithmetic=self.served.arithmetic, threshold=self._outcome.threshold,
