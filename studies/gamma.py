@@ -20,7 +20,7 @@ import pandas as pd
 from isonomy.arithmetic import at_least, at_most
 from isonomy.attacks import AttackBudget
 from isonomy.certificates import Certificate, certify, certify_local
-from isonomy.certificates.dual import Cells, Dual
+from isonomy.certificates.dual import Dual, cells_of_table
 from isonomy.certificates.moving import WIDE, Moving
 from isonomy.certificates.transport import Transport
 from isonomy.certificates.worst_case import Points, search
@@ -172,7 +172,7 @@ def refined(found: Certificate, radii: int) -> Dual:
             break
     ordered = sorted(columns)
     values = np.stack([columns[radius] for radius in ordered], axis=1)
-    cells = Cells.from_profiles(np.array(ordered), values, found.profiles.largest, found.question.weights)
+    cells = cells_of_table(np.array(ordered), values, found.profiles.largest, found.question.weights)
     return Dual.of(cells, found.order)
 
 
@@ -187,7 +187,7 @@ def box_dual(network: Network, some: Population, metric: Metric, delta: float, c
     radii = np.append(0.0, np.geomspace(GAMMAS[0] / 40, 4.0, count))
     options: dict[str, Any] = {"tier": "paper", "attack": False, "predict": False, "progress": None}
     columns = [certify_local(network, some, metric, delta + radius, **options).upper for radius in radii.tolist()]
-    return Dual.of(Cells.from_profiles(radii, np.stack(columns, axis=1), 1.0), 1.0)
+    return Dual.of(cells_of_table(radii, np.stack(columns, axis=1), 1.0), 1.0)
 
 
 def by_gamma(mean: pd.DataFrame, sense: str) -> pd.DataFrame:

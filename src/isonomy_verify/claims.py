@@ -35,12 +35,19 @@ ROWS = 16_384
 class Profiles:
     """Everybody's profile, one after the other: no violation within ``radius[j]`` of individual ``i`` is above
     ``value[j]``, for ``start[i] <= j < start[i + 1]``; radii ascend from 0. Anybody at all keeps to ``largest``.
+    ``source[j]`` is the radius of the pass that proved ``value[j]``, 0 for the individual alone: a hint.
     """
 
     start: NDArray[np.int64]
     radius: Array
     value: Array
     largest: float
+    source: Array | None = None
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many bounds each individual has, shape (n,)."""
+        return np.diff(self.start)
 
     def __len__(self) -> int:
         return len(self.start) - 1

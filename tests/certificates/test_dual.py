@@ -16,8 +16,8 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from isonomy.certificates import dual as dual_module
-from isonomy.certificates.dual import Cells, Dual, best_mixture
-from isonomy.certificates.profiles import CellBlocks, Profiles
+from isonomy.certificates.dual import Cells, Dual, best_mixture, cells_of, cells_of_table
+from isonomy.certificates.profiles import CellBlocks, profiles_of_table
 from isonomy.certificates.transport import Transport
 from isonomy.errors import ParameterError
 from isonomy_verify.arithmetic import exact_sum, mean_up, power_down, power_up, products_up
@@ -136,7 +136,7 @@ def test_each_part_of_the_bound_is_rounded_up() -> None:
 
 
 def test_the_largest_value_is_never_exceeded() -> None:
-    cells = Cells.from_profiles([0, 0.1, 0.2, 0.5], [[0.1, 0.2, 0.3, 0.6], [0, 0, 0.1, 0.2]], 1.0)
+    cells = cells_of_table([0, 0.1, 0.2, 0.5], [[0.1, 0.2, 0.3, 0.6], [0, 0, 0.1, 0.2]], 1.0)
     for bound in Dual.of(cells, 1).curve([0.499999999, 0.5, 0.5000001]):
         assert bound.upper <= 1.0
         assert bound.upper == evaluate(cells, 1, bound.gamma, bound.multiplier)
@@ -157,7 +157,7 @@ def test_powers_are_rounded_outward(order: float) -> None:
 def test_affine_profiles() -> None:
     """``g = a + b r`` with order 1 gives ``a + b gamma``, up to the width of the grid."""
     radii = np.linspace(0, 4, 4001)
-    cells = Cells.from_profiles(radii, 0.1 + 0.2 * radii[None] * np.ones((3, 1)), 0.9)
+    cells = cells_of_table(radii, 0.1 + 0.2 * radii[None] * np.ones((3, 1)), 0.9)
     dual = Dual.of(cells, 1)
     assert dual.bound(0.0).upper == pytest.approx(0.1)
     for gamma in (0.1, 1.0, 3.0):
@@ -168,7 +168,7 @@ def test_affine_profiles() -> None:
 def test_one_individual_takes_the_whole_budget() -> None:
     """Concave ``sqrt(r)``: mass splitting does not help, and order 2 spends ``gamma`` on everybody."""
     radii = np.concatenate([[0.0], np.geomspace(1e-8, 1, 4001)])
-    cells = Cells.from_profiles(radii, np.sqrt(radii)[None], 1.0)
+    cells = cells_of_table(radii, np.sqrt(radii)[None], 1.0)
     assert Dual.of(cells, 1).bound(0.25).upper == pytest.approx(0.5, abs=3e-3)
     assert Dual.of(cells, 2).bound(0.25).upper == pytest.approx(0.5, abs=3e-3)
 
@@ -198,13 +198,13 @@ def test_two_atoms() -> None:
 def test_powers_too_small_for_any_multiplier_have_a_bound(radius: float) -> None:
     """No multiplier keeps somebody from a cost of 1e-301: the slopes at all of them are the same."""
     for beyond in (0.1, 0.5):
-        dual = Dual.of(Cells.from_profiles([0.0, radius], [[0.1, beyond]], 1.0), 1000.0)
+        dual = Dual.of(cells_of_table([0.0, radius], [[0.1, beyond]], 1.0), 1000.0)
         assert [b.upper for b in dual.curve([0.0, math.inf])] == [0.1, 1.0]
         assert 0.1 <= dual.bound(0.1).upper <= 1.0
 
 
 def test_half_open_cells_do_not_count_at_their_near_end() -> None:
-    cells = Cells.from_profiles([0.0, 0.5, 1.0], [[0.1, 0.2, 0.4]], 1.0)
+    cells = cells_of_table([0.0, 0.5, 1.0], [[0.1, 0.2, 0.4]], 1.0)
     dual = Dual.of(cells, math.inf)
     assert [b.upper for b in dual.curve([0, 0.25, 0.5, 0.75, 1.0, 1.5])] == [0.1, 0.2, 0.2, 0.4, 0.4, 1.0]
     assert all(b.multiplier is None for b in dual.curve([0, 0.5]))
@@ -262,7 +262,7 @@ def test_knapsack_inequality(seed: int, order: float) -> None:
     costs = np.append(radii, radii[-1]) ** order
     items = np.hstack([values, np.ones((n, 1))])
     oracle = solvers.knapsack(costs, items, gamma**order).value
-    dual = Dual.of(Cells.from_profiles(radii, values, 1.0), order)
+    dual = Dual.of(cells_of_table(radii, values, 1.0), order)
     upper = dual.bound(gamma).upper
     jump = max(_largest_jump(costs, row) for row in items)
     assert oracle <= upper + 1e-12
@@ -349,7 +349,7 @@ def test_an_explicit_assignment_above_the_ascent_is_not_above_the_bound() -> Non
     phi = np.where(np.arange(n) < 10, 0.5, 0.0)
     assert phi.mean() <= gamma
     explicit = profile(phi)[0].mean()
-    upper = Dual.of(Cells.from_profiles(radii, values, 1.0), 1).bound(gamma).upper
+    upper = Dual.of(cells_of_table(radii, values, 1.0), 1).bound(gamma).upper
     for found in (solvers.quasi_subgradient(profile, n, gamma), solvers.rescaled_gradient(profile, n, gamma)):
         assert found.phi.mean() <= gamma * (1 + 1e-12)
         assert found.value < explicit - 0.1
@@ -357,7 +357,7 @@ def test_an_explicit_assignment_above_the_ascent_is_not_above_the_bound() -> Non
 
 
 def test_profiles_are_made_monotone_and_capped() -> None:
-    cells = Cells.from_profiles([[0.0, 0.1, 0.2], [0.0, 0.5, 0.6]], [[0.3, 0.2, 0.4], [0.5, 7.0, 7.0]], 1.0)
+    cells = cells_of_table([[0.0, 0.1, 0.2], [0.0, 0.5, 0.6]], [[0.3, 0.2, 0.4], [0.5, 7.0, 7.0]], 1.0)
     assert cells.value.tolist() == [0.2, 0.2, 0.4, 1.0, 0.5, 1.0, 1.0, 1.0]
     assert cells.near.tolist() == [0, 0, 0.1, 0.2, 0, 0, 0.5, 0.6]
     assert cells.far.tolist() == [0, 0.1, 0.2, math.inf, 0, 0.5, 0.6, math.inf]
@@ -398,7 +398,7 @@ def test_covers_that_cannot_be_right_are_refused(change: dict[str, list[float]],
 
 
 def test_bad_parameters_are_named() -> None:
-    cells = Cells.from_profiles([0.0, 1.0], [[0.1, 0.2]], 1.0)
+    cells = cells_of_table([0.0, 1.0], [[0.1, 0.2]], 1.0)
     with pytest.raises(ParameterError, match="'order' must be a number >= 1"):
         Dual.of(cells, 0.5)
     with pytest.raises(ParameterError, match="'gamma' must be a number >= 0"):
@@ -411,7 +411,7 @@ def test_bad_parameters_are_named() -> None:
     with pytest.raises(ParameterError, match="'epsilon' must be"):
         Dual.of(cells, 1).largest_gamma(math.nan)
     with pytest.raises(ParameterError, match="'radii' must be increasing"):
-        Cells.from_profiles([0.1, 1.0], [[0.1, 0.2]], 1.0)
+        cells_of_table([0.1, 1.0], [[0.1, 0.2]], 1.0)
     with pytest.raises(ParameterError, match="Individual 1 has no point of cost 0"):
         best_mixture(Transport(1.0), np.array([0, 1]), np.array([0.0, 1.0]), np.array([0.0, 1.0]), np.ones(2))
     with pytest.raises(ParameterError, match="'gamma' must be"):
@@ -492,14 +492,14 @@ def test_profiles_by_blocks(seed: int, rows: int, gamma: float) -> None:
     """People without weight count for nothing, nor does a block that has only such."""
     rng = np.random.default_rng(seed)
     radii = np.append(0.0, np.cumsum(rng.random(4) + 1e-3))
-    profiles = Profiles.of(radii, np.where(rng.random((25, 5)) < 0.3, np.inf, rng.random((25, 5))), 1.0)
+    profiles = profiles_of_table(radii, np.where(rng.random((25, 5)) < 0.3, np.inf, rng.random((25, 5))), 1.0)
     weights = random_weights(rng, 25)
     weights[rng.integers(25) :][:10] = 0.0
     weights[-1] = 1.0
     blocks = CellBlocks(profiles, weights, rows)
     assert len(blocks) == sum(weights[at : at + rows].any() for at in range(0, 25, rows))
     assert sum(len(block.weights) for block in blocks) == (weights > 0).sum()
-    cells = Cells.of(profiles, np.arange(25), weights)
+    cells = cells_of(profiles, np.arange(25), weights)
     whole = Dual.of(cells, 1.0)
     found = Dual(blocks, Transport(order=1.0)).bound(gamma)
     assert found.upper == evaluate(cells, 1.0, gamma, found.multiplier)
@@ -507,14 +507,14 @@ def test_profiles_by_blocks(seed: int, rows: int, gamma: float) -> None:
 
 
 def test_a_block_of_people_who_weigh_next_to_nothing_is_no_reason_to_refuse_the_table() -> None:
-    profiles = Profiles.of(np.array([0.0, 1.0]), np.array([[0.2, 0.5], [0.1, 0.4]]), 1.0)
+    profiles = profiles_of_table(np.array([0.0, 1.0]), np.array([[0.2, 0.5], [0.1, 0.4]]), 1.0)
     weights = np.array([1e-200, 1.0])
     found = Dual(CellBlocks(profiles, weights, 1), Transport()).bound(0.1)
     assert found.upper == Dual(CellBlocks(profiles, weights), Transport()).bound(0.1).upper
     small = Dual(CellBlocks(profiles, weights * 1e-120), Transport()).bound(0.1)  # also where there is nothing else
     assert found.upper <= small.upper <= 1.0
     with pytest.raises(ParameterError, match=r"'cells.weights' must be at most 3e\+150\. Got"):
-        Cells.of(profiles, np.arange(2), weights * 1e160)
+        cells_of(profiles, np.arange(2), weights * 1e160)
 
 
 @quick

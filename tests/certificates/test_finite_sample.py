@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isonomy.certificates.dual import Cells
+from isonomy.certificates.dual import Cells, cells_of_table
 from isonomy.certificates.finite_sample import MULTIPLIERS, Clusters, population_upper
 from isonomy.confidence import BINS, betting, hoeffding
 from isonomy.errors import DataError, ParameterError
@@ -89,7 +89,7 @@ def test_hoeffding_and_betting_grow_with_every_value(values: list[float], at: in
 def profiles(n: int, seed: int = 0) -> Cells:
     rng = np.random.default_rng(seed)
     radii = np.linspace(0, 3, 31)
-    return Cells.from_profiles(radii, np.minimum(0.3 * rng.random((n, 1)) * (0.1 + radii), 1.0), 1.0)
+    return cells_of_table(radii, np.minimum(0.3 * rng.random((n, 1)) * (0.1 + radii), 1.0), 1.0)
 
 
 def brute_heights(cells: Cells, multiplier: float) -> np.ndarray:
@@ -123,7 +123,7 @@ def test_a_grid_of_multipliers_shares_the_confidence_too() -> None:
 
 
 def test_the_whole_range_is_never_exceeded() -> None:
-    cells = Cells.from_profiles([0.0, 1.0], np.full((3, 2), 0.9), 1.0)
+    cells = cells_of_table([0.0, 1.0], np.full((3, 2), 0.9), 1.0)
     bound = population_upper(cells, 1, 0.5, 1.0, 0.99)
     assert bound.upper == 1.0
     assert population_upper(profiles(50), 2, math.inf, 1.0, 0.9).upper == 1.0
@@ -131,7 +131,7 @@ def test_the_whole_range_is_never_exceeded() -> None:
 
 def test_a_shift_of_next_to_nothing_with_a_large_range() -> None:
     """No multiplier is beyond all numbers."""
-    cells = Cells.from_profiles(np.array([0.0, 1.0]), np.tile([0.0, 1e9], (5, 1)), 1e9)
+    cells = cells_of_table(np.array([0.0, 1.0]), np.tile([0.0, 1e9], (5, 1)), 1e9)
     for order, gamma in ((1, 1e-300), (2, 1e-200)):
         assert population_upper(cells, order, gamma, 1e9, 0.9).upper <= 1e9
 
@@ -193,7 +193,7 @@ def homes(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def at_home(values: np.ndarray) -> Cells:
-    return Cells.from_profiles(np.array([0.0, 1.0]), np.stack([values, np.ones(len(values))], axis=1), 1.0)
+    return cells_of_table(np.array([0.0, 1.0]), np.stack([values, np.ones(len(values))], axis=1), 1.0)
 
 
 OVER_PEOPLE = (0.1 * 1 + 0.3 * 20) / 21

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isonomy.certificates.dual import Cells, Dual, best_mixture
+from isonomy.certificates.dual import Cells, Dual, best_mixture, cells_of_table
 from isonomy.certificates.protocol import Shift
 
 MULTIPLIERS = (0.0, 1e-9, 0.03, 0.2, 0.7, 1.0, 5.0, 1e9)
@@ -24,7 +24,7 @@ def cells(seed: int, n: int = 12, count: int = 4) -> Cells:
     rng = np.random.default_rng(seed)
     radii = np.append(0.0, np.sort(rng.uniform(0.01, 1.5, count - 1)))
     values = np.sort(rng.random((n, count)) * rng.random((n, 1)), axis=1)
-    return Cells.from_profiles(radii, values, 1.0, rng.uniform(0.1, 2.0, n))
+    return cells_of_table(radii, values, 1.0, rng.uniform(0.1, 2.0, n))
 
 
 class ShiftContract:

@@ -54,7 +54,7 @@ def nodes_of(graph: Graph) -> list[Node]:
                     )
                 )  # fmt: skip
             case Activation() as op:
-                nodes.append(Node("activation", node.inputs, activation=op))
+                nodes.append(Node("activation", node.inputs, activation=op.kernel))
             case Add() | Concat() as op:
                 nodes.append(Node(type(op).__name__.lower(), node.inputs))
             case Select(index=index):

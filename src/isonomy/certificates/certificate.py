@@ -23,7 +23,7 @@ import pandas as pd
 from isonomy.arithmetic import at_least, at_most, decimals_of_bound, reached, these, weighted
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means, compare_points, describe
-from isonomy.certificates.dual import Cells, Dual, Mixture
+from isonomy.certificates.dual import Cells, Dual, Mixture, cells_of
 from isonomy.certificates.finite_sample import Clusters, PopulationBound, population_upper
 from isonomy.certificates.local import LocalCertificate
 from isonomy.certificates.profiles import CellBlocks, Profiles, Schedule
@@ -208,7 +208,7 @@ class Certificate:
     @property
     def cells(self) -> Cells:
         """Return the cells of all individuals, on which the dual works."""
-        return Cells.of(self.profiles, np.arange(len(self)), self.question.weights)
+        return cells_of(self.profiles, np.arange(len(self)), self.question.weights)
 
     @cached_property
     def dual(self) -> Dual:

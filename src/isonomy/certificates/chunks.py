@@ -28,7 +28,7 @@ from isonomy.attacks import AttackBudget
 from isonomy.certificates.consistency import counterexamples_saved_in
 from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import Profiles, Schedule, make_schedule, most_passes, profiles
+from isonomy.certificates.profiles import Schedule, make_schedule, most_passes, profiles, profiles_of_table
 from isonomy.certificates.protocol import Model, Shift, tier_for
 from isonomy.certificates.question import Question, resolve_outcome
 from isonomy.certificates.transport import Transport
@@ -186,7 +186,7 @@ class Job:
                 if self.attack is not None:
                     points = search(moving, points, self.shift, profile, self.attack, search_tick)
             else:  # only the individuals themselves count
-                profile = Profiles.of(np.zeros(1), local.upper[:, None], largest, np.zeros((n, 1)))
+                profile = profiles_of_table(np.zeros(1), local.upper[:, None], largest, np.zeros((n, 1)))
             if not (np.isfinite(profile.value).all() and (profile.value >= 0).all()):
                 raise NotANumberError("A bound of these individuals is not a finite number >= 0; nothing is certified.")
         check_range(points.value, self.model.head, self.output_range)

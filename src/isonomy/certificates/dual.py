@@ -19,7 +19,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -28,7 +28,6 @@ import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
-from isonomy.brief import brief
 from isonomy.certificates.protocol import Shift
 from isonomy.certificates.transport import Transport, power
 from isonomy.errors import ParameterError, template
@@ -37,6 +36,7 @@ from isonomy.parallel import in_parallel
 from isonomy_verify import claims
 from isonomy_verify import dual as kernel
 from isonomy_verify.arithmetic import down, exact_sum, mean_of_sums, products_down, products_up, rounded_down
+from isonomy_verify.dual import Cells
 
 IntArray = npt.NDArray[np.intp]
 Given = TypeVar("Given")
@@ -52,59 +52,47 @@ FAR = 1e300
 """Costs and multipliers beyond it are those."""
 
 
-class Cells(kernel.Cells):
-    """The kernel's cover of all possible people, from arrays of any type."""
+def cells_of(profiles: claims.Profiles, rows: IntArray, weights: FloatArray | None = None) -> Cells:
+    """Return the kernel's cover of all possible people, seen from some individuals."""
+    if weights is not None and not weights[rows].max() <= kernel.HUGE:
+        # Only from above: small weights may be all there are.
+        raise ParameterError(template("weights", f"at most {kernel.HUGE:.0e}", weights[rows].max()))
+    return profiles.cells(rows, weights=weights)
 
-    __repr__ = brief
 
-    def __post_init__(self) -> None:
-        types = {"owner": np.intp, "near": float, "far": float, "value": float, "open_": bool, "weights": float}
-        for name, dtype in types.items():
-            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=dtype))
-        try:
-            super().__post_init__()
-        except ValueError as error:
-            raise ParameterError(str(error)) from None
-        if not self.weights.max() <= kernel.HUGE:  # of some of the individuals, so that small ones may be all there are
-            raise ParameterError(template("cells.weights", f"at most {kernel.HUGE:.0e}", self.weights.max()))
+def cells_of_table(
+    radii: npt.ArrayLike, values: npt.ArrayLike, largest: float, weights: npt.ArrayLike | None = None
+) -> Cells:
+    """Return the cells of profiles ``values[i, k]``, valid for people within ``radii[k]`` (or ``radii[i, k]``) of ``i``.
 
-    @classmethod
-    def from_profiles(
-        cls, radii: npt.ArrayLike, values: npt.ArrayLike, largest: float, weights: npt.ArrayLike | None = None
-    ) -> Cells:
-        """Cells of profiles ``values[i, k]``, valid for all people within ``radii[k]`` (or ``radii[i, k]``) of ``i``.
+    The first radius is 0. A bound for a larger radius also holds for a smaller one, so profiles are made monotone;
+    beyond the last radius only ``largest`` is known.
+    """
+    value = np.minimum(np.atleast_2d(np.asarray(values, dtype=np.float64)), largest)
+    radius = np.broadcast_to(np.asarray(radii, dtype=np.float64), value.shape)
+    if value.shape[1] == 0 or (radius[:, 0] != 0).any() or not (np.diff(radius, axis=1) > 0).all():
+        raise ParameterError(template("radii", "increasing numbers that begin with 0", radii))
+    value = np.minimum.accumulate(value[:, ::-1], axis=1)[:, ::-1]
+    start, given = np.arange(0, value.size + 1, value.shape[1]), None
+    if weights is not None:
+        given = np.asarray(weights, dtype=np.float64)
+    return cells_of(claims.Profiles(start, radius.ravel(), value.ravel(), largest), np.arange(len(value)), given)
 
-        The first radius is 0. A bound for a larger radius also holds for a smaller one, so profiles are made monotone;
-        beyond the last radius only ``largest`` is known.
-        """
-        value = np.minimum(np.atleast_2d(np.asarray(values, dtype=np.float64)), largest)
-        radius = np.broadcast_to(np.asarray(radii, dtype=np.float64), value.shape)
-        if value.shape[1] == 0 or (radius[:, 0] != 0).any() or not (np.diff(radius, axis=1) > 0).all():
-            raise ParameterError(template("radii", "increasing numbers that begin with 0", radii))
-        value = np.minimum.accumulate(value[:, ::-1], axis=1)[:, ::-1]
-        start, given = np.arange(0, value.size + 1, value.shape[1]), None if weights is None else np.asarray(weights)
-        return cls.of(claims.Profiles(start, radius.ravel(), value.ravel(), largest), np.arange(len(value)), given)
 
-    @classmethod
-    def of(cls, profiles: claims.Profiles, rows: IntArray, weights: FloatArray | None = None) -> Cells:
-        """Those of some individuals."""
-        cells = profiles.cells(rows, weights=weights)
-        return cls(*(getattr(cells, part.name) for part in fields(cells)))
+def at_far_ends(cells: Cells) -> Cells:
+    """Return the same cells with everybody at the far end; at cost 0 the violation is at least 0.
 
-    def at_far_ends(self) -> Cells:
-        """The same cells with everybody at the far end; at cost 0 the violation is at least 0.
-
-        Unbounded cells keep ``near``: what they cost is the missing profile, not the grid of radii.
-        """
-        n, tail = len(self.weights), self.far == math.inf
-        return Cells(
-            owner=np.concatenate([self.owner, np.arange(n)]),
-            near=np.concatenate([np.where(tail, self.near, self.far), np.zeros(n)]),
-            far=np.concatenate([self.far, np.zeros(n)]),
-            value=np.concatenate([self.value, np.zeros(n)]),
-            open_=np.concatenate([self.open_ & tail, np.zeros(n, dtype=bool)]),
-            weights=self.weights,
-        )
+    Unbounded cells keep ``near``: what they cost is the missing profile, not the grid of radii.
+    """
+    n, tail = len(cells.weights), cells.far == math.inf
+    return Cells(
+        owner=np.concatenate([cells.owner, np.arange(n)]),
+        near=np.concatenate([np.where(tail, cells.near, cells.far), np.zeros(n)]),
+        far=np.concatenate([cells.far, np.zeros(n)]),
+        value=np.concatenate([cells.value, np.zeros(n)]),
+        open_=np.concatenate([cells.open_ & tail, np.zeros(n, dtype=bool)]),
+        weights=cells.weights,
+    )
 
 
 @dataclass(frozen=True)
@@ -194,7 +182,7 @@ class Dual:
 
     @cached_property
     def _far(self) -> Dual:
-        return Dual(Each(self.blocks, Cells.at_far_ends), self.shift)
+        return Dual(Each(self.blocks, at_far_ends), self.shift)
 
     @cached_property
     def _minimum(self) -> _Minimum:

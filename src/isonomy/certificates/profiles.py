@@ -23,11 +23,9 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks.judge import last_of_each
-from isonomy.brief import brief
-from isonomy.certificates.dual import Cells, Dual, Each
+from isonomy.certificates.dual import Cells, Dual, Each, cells_of, cells_of_table
 from isonomy.certificates.moving import WIDE, Moving
 from isonomy.certificates.transport import Transport, power
-from isonomy_verify import claims
 from isonomy_verify.dual import gains
 
 FINE = 2
@@ -63,41 +61,25 @@ BLOCK = 16_384
 IntArray = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
-class Profiles(claims.Profiles):
-    """The kernel's profiles of everybody.
+def profiles_of_table(
+    radii: FloatArray, values: FloatArray, largest: float, source: FloatArray | None = None
+) -> Profiles:
+    """Return the profiles of a table ``values[i, k]`` for ``radii[k]``, without bounds that a larger radius has too."""
+    within = np.minimum.accumulate(np.minimum(values, largest)[:, ::-1], axis=1)[:, ::-1]
+    beyond = np.append(within[:, 1:], np.full((len(within), 1), largest), axis=1)
+    says = within < beyond
+    says[:, 0] = True
+    start, radius = np.append(0, np.cumsum(says.sum(axis=1))), np.broadcast_to(radii, within.shape)
+    source = radius if source is None else source
+    return Profiles(start, radius[says], within[says], largest, source[says])
 
-    ``source[j]`` is the radius of the pass that proved ``value[j]``, 0 for the individual alone: a hint to whoever
-    proves it again.
-    """
 
-    source: FloatArray
-
-    __repr__ = brief
-
-    @classmethod
-    def of(cls, radii: FloatArray, values: FloatArray, largest: float, source: FloatArray | None = None) -> Profiles:
-        """From a table ``values[i, k]`` for ``radii[k]``: a bound that a larger radius has too says nothing."""
-        within = np.minimum.accumulate(np.minimum(values, largest)[:, ::-1], axis=1)[:, ::-1]
-        beyond = np.append(within[:, 1:], np.full((len(within), 1), largest), axis=1)
-        says = within < beyond
-        says[:, 0] = True
-        start, radius = np.append(0, np.cumsum(says.sum(axis=1))), np.broadcast_to(radii, within.shape)
-        source = radius if source is None else source
-        return cls(start, radius[says], within[says], largest, source[says])
-
-    @property
-    def radii(self) -> FloatArray:
-        """All radii that anybody has a bound for."""
-        return np.unique(self.radius)
-
-    @property
-    def values(self) -> FloatArray:
-        """The bounds (n, radii) as a table, infinite where there is none."""
-        radii = self.radii
-        table = np.full((len(self), len(radii)), np.inf)
-        table[np.repeat(np.arange(len(self)), np.diff(self.start)), np.searchsorted(radii, self.radius)] = self.value
-        return table
+def table_of_profiles(profiles: Profiles) -> tuple[FloatArray, FloatArray]:
+    """Return all radii (k,) that occur, and the bounds (n, k) as a table, infinite where there is none."""
+    radii = np.unique(profiles.radius)
+    table, owner = np.full((len(profiles), len(radii)), np.inf), np.repeat(np.arange(len(profiles)), profiles.counts)
+    table[owner, np.searchsorted(radii, profiles.radius)] = profiles.value
+    return radii, table
 
 
 class CellBlocks(Each[int, Cells]):
@@ -106,7 +88,7 @@ class CellBlocks(Each[int, Cells]):
     def __init__(self, profiles: Profiles, weights: FloatArray, rows: int = BLOCK) -> None:
         def cells(start: int) -> Cells:
             some = np.arange(start, min(start + rows, len(profiles)))
-            return Cells.of(profiles, some[weights[some] > 0], weights)
+            return cells_of(profiles, some[weights[some] > 0], weights)
 
         super().__init__([at for at in range(0, len(profiles), rows) if weights[at : at + rows].any()], cells)
 
@@ -270,7 +252,9 @@ class _Known:
     def profiles(self) -> Profiles:
         """Return the profiles of all individuals."""
         radii, values = self.table()
-        return Profiles.of(radii, values, self.largest, np.stack([self.source[radius] for radius in radii], axis=1))
+        return profiles_of_table(
+            radii, values, self.largest, np.stack([self.source[radius] for radius in radii], axis=1)
+        )
 
     def upper(self, rung: float) -> float:
         """Return the dual bound if only this rung had been computed."""
@@ -278,7 +262,7 @@ class _Known:
         allowed = [0.0, WIDE, rung]
         columns = [np.where(np.isin(self.source[r], allowed), self.values[r], np.inf) for r in radii]
         values = np.minimum(np.stack(columns, axis=1), self.largest)
-        cells = Cells.from_profiles(radii, values, self.largest, self.moving.question.weights)
+        cells = cells_of_table(radii, values, self.largest, self.moving.question.weights)
         return Dual([cells], self.shift).bound(self.shift.gamma).upper
 
     def halves(self, schedule: Schedule, worth: float) -> list[tuple[float, IntArray]]:
@@ -305,7 +289,7 @@ class _Known:
         self, radii: FloatArray, values: FloatArray, multiplier: float
     ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
         """Return each individual's cell with the largest bound: owner, near and far radius, and the bound (n,)."""
-        cells = Cells.from_profiles(radii, values, self.largest)
+        cells = cells_of_table(radii, values, self.largest)
         gain = gains(cells, self.shift.order, self.shift.gamma, multiplier)
         active = last_of_each(cells.owner, gain)
         return cells.owner[active], cells.near[active], cells.far[active], gain[active]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, assert_never
 
@@ -162,8 +162,8 @@ def numbers(array: Any) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Activation(activations.Activation):
-    """An elementwise function by name, as the kernel knows it.
+class Activation:
+    """An elementwise function by name, as the ``kernel`` knows it.
 
     Parameters: ``leaky_relu(slope)`` with any finite slope, also negative or above 1; ``prelu`` one slope for
     each element; ``softplus(beta > 0)`` = ``log(1 + exp(beta x)) / beta``; ``elu(alpha >= 0)``;
@@ -172,19 +172,23 @@ class Activation(activations.Activation):
     ``x clip(x/6 + 1/2, 0, 1)``.
     """
 
+    kind: str
+    parameters: tuple[float, ...] = ()
+    kernel: activations.Activation = field(init=False, compare=False, repr=False)
+
     def __post_init__(self) -> None:
         if self.kind not in ACTIVATIONS:
             known = ", ".join(sorted(ACTIVATIONS))
             raise UnsupportedOperationError(f"The activation '{self.kind}' is not supported; these are: {known}.")
         try:
-            super().__post_init__()
+            object.__setattr__(self, "kernel", activations.Activation(self.kind, self.parameters))
         except ValueError:
             expected = f"usable numbers {ACTIVATIONS[self.kind]}"
             raise NetworkError(template(f"{self.kind}.parameters", expected, self.parameters)) from None
 
     def __call__(self, x: npt.NDArray[Any]) -> FloatArray:
         """Return the values at ``x``."""
-        return self.shape.value(x)
+        return self.kernel.shape.value(x)
 
 
 @dataclass(frozen=True)
