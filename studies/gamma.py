@@ -22,6 +22,7 @@ from isonomy.attacks import AttackBudget
 from isonomy.certificates import Certificate, certify, certify_local
 from isonomy.certificates.dual import Dual, cells_of_table
 from isonomy.certificates.moving import WIDE, Moving
+from isonomy.certificates.profiles import table_of_profiles
 from isonomy.certificates.transport import Transport
 from isonomy.certificates.worst_case import Points, search
 from isonomy.networks import Network
@@ -162,7 +163,8 @@ def refined(found: Certificate, radii: int) -> Dual:
     """The dual of profiles with a pass of its own at each of so many radii."""
     moving = Moving(found.question, found.ground)
     anybody, _ = moving.everywhere()
-    columns = dict(zip(found.profiles.radii.tolist(), found.profiles.values.T, strict=True))
+    grid, bounds = table_of_profiles(found.profiles)
+    columns = dict(zip(grid.tolist(), bounds.T, strict=True))
     everybody = np.arange(len(found.question.x))
     for radius in np.geomspace(found.gamma / 80, min(40 * found.gamma, moving.diameter, WIDE), radii).tolist():
         if radius >= moving.first_flip:  # beyond, choices of categories multiply

@@ -8,7 +8,7 @@ outward to six decimals. Then ``derived <= claim`` is compared without a toleran
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 import numpy as np
@@ -35,14 +35,14 @@ ROWS = 16_384
 class Profiles:
     """Everybody's profile, one after the other: no violation within ``radius[j]`` of individual ``i`` is above
     ``value[j]``, for ``start[i] <= j < start[i + 1]``; radii ascend from 0. Anybody at all keeps to ``largest``.
-    ``source[j]`` is the radius of the pass that proved ``value[j]``, 0 for the individual alone: a hint.
+    ``source[j]`` is the radius of the pass that proved ``value[j]``, 0 for the individual alone: a hint, empty where there is none.
     """
 
     start: NDArray[np.int64]
     radius: Array
     value: Array
     largest: float
-    source: Array | None = None
+    source: Array = field(default_factory=lambda: np.empty(0))
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -54,7 +54,7 @@ class Profiles:
 
     def check(self) -> None:
         """Refuse what is no profile of anybody."""
-        first, count = self.start[:-1], np.diff(self.start)
+        first, count = self.start[:-1], self.counts
         if not (count > 0).all() or not self.radius.shape == self.value.shape == (int(self.start[-1]),):
             raise ValueError("somebody has no profile")
         later = np.ones(len(self.radius), dtype=bool)
@@ -66,7 +66,7 @@ class Profiles:
 
     def within(self, owner: NDArray[np.intp], cost: Array) -> Array:
         """The least of the bounds (k,) that hold within a distance ``cost`` (k,) of individuals ``owner`` (k,)."""
-        places, count = self.places(owner), np.diff(self.start)[owner]
+        places, count = self.places(owner), self.counts[owner]
         row = np.repeat(np.arange(len(owner)), count)
         column = np.arange(len(places)) - np.repeat(np.cumsum(count) - count, count)
         radius = np.full((len(owner), int(count.max(initial=0)) + 1), math.inf)

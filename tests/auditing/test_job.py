@@ -73,7 +73,7 @@ def test_a_run_that_stops_anywhere_goes_on_to_the_same_certificate(
     assert again.certificate.computed == 0 and findings.certificate.computed == 1
     assert again.certificate.upper == findings.certificate.upper
     assert again.certificate.lower == findings.certificate.lower
-    assert again.certificate.profiles.values.tobytes() == findings.certificate.profiles.values.tobytes()
+    assert again.certificate.profiles.value.tobytes() == findings.certificate.profiles.value.tobytes()
     assert again.certificate.points.person.tobytes() == findings.certificate.points.person.tobytes()
     same = replace(again, created=findings.created)
     one, other = write(findings, tmp_path / "one"), write(same, tmp_path / "other")

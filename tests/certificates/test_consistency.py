@@ -23,7 +23,7 @@ from isonomy.certificates.consistency import compare, compare_means, compare_poi
 from isonomy.certificates.dual import Bound, Dual
 from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import profiles_of_table
+from isonomy.certificates.profiles import profiles_of_table, table_of_profiles
 from isonomy.certificates.settling import GapSearch
 from isonomy.errors import IsonomyError, ParameterError
 from isonomy.networks.network import Network
@@ -252,7 +252,7 @@ def test_points_are_compared_with_the_profile_of_their_owner(monkeypatch: pytest
     radii = np.array([0.0, 0.1, 0.5])
     profiles = profiles_of_table(radii, np.sort(rng.random((7, 3)), axis=1), 1.0)
     owner, cost = np.repeat(np.arange(7), 5), np.tile([0.0, 0.1, 0.1000001, 0.5, 0.7], 7)
-    table = np.append(profiles.values, np.ones((7, 1)), axis=1)
+    table = np.append(table_of_profiles(profiles)[1], np.ones((7, 1)), axis=1)
     table = np.minimum.accumulate(table[:, ::-1], axis=1)[:, ::-1]  # where a profile says nothing a larger radius does
     known = table[owner, np.searchsorted(radii, cost)]
 

@@ -21,6 +21,7 @@ from tests.datasets.data_folder import FOLDER, needs_data
 from isonomy.attacks import AttackBudget
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import certify
+from isonomy.certificates.profiles import table_of_profiles
 from isonomy.errors import DataError, IsonomyError, ParameterError
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Feature, Population, Schema, Split
@@ -550,8 +551,8 @@ def test_an_ascent_stops_below_what_an_explicit_population_reaches() -> None:
     delta, gamma = 0.2, 0.05
     network, domain, x, exact = kink(0.5, delta, 1.0, gamma)
     found = quietly(network, x, WeightedLp([1.0], 2), delta, gamma, domain=domain)
-    radii = found.profiles.radii
-    values = np.minimum.accumulate(np.minimum(found.profiles.values, found.profiles.largest)[:, ::-1], axis=1)[:, ::-1]
+    radii, values = table_of_profiles(found.profiles)
+    values = np.minimum.accumulate(np.minimum(values, found.profiles.largest)[:, ::-1], axis=1)[:, ::-1]
     profile = solvers.interpolated(radii, values)
     ascents = [solvers.quasi_subgradient(profile, 2, gamma, step=s).value for s in (0.01, 0.1)]
     ascents.append(solvers.rescaled_gradient(profile, 2, gamma, step=0.1).value)

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isonomy.certificates.dual import Cells, cells_of_table
+from isonomy.certificates.dual import cells_of_table
 from isonomy.certificates.finite_sample import MULTIPLIERS, Clusters, population_upper
 from isonomy.confidence import BINS, betting, hoeffding
 from isonomy.errors import DataError, ParameterError
+from isonomy_verify.dual import Cells
 
 Method = Callable[[np.ndarray, float, float], float]
 quick = settings(max_examples=60, deadline=None)

@@ -23,7 +23,7 @@ import isonomy
 from isonomy import files
 from isonomy.certificates import chunks
 from isonomy.certificates.certify import LARGEST_CHUNK, certify
-from isonomy.certificates.dual import Cells, Dual
+from isonomy.certificates.dual import Dual
 from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
 from isonomy.engine import LocalEngine
@@ -33,6 +33,7 @@ from isonomy.networks.network import Network
 from isonomy.parallel import set_workers, workers
 from isonomy.population import Feature, Label, Population, Schema, open_people
 from isonomy.similarity import WeightedLp
+from isonomy_verify.dual import Cells
 from isonomy_verify.dual import bound as evaluate
 
 from .people import METRIC, QUICK, SCHEMA, ask, network, numbers, stamps, table
@@ -146,7 +147,7 @@ def test_the_parts_prove_it(source: Path, tmp_path: Path) -> None:
         owner += [i] * (count + 1)
         open_ += [False] + [True] * count
         at += count
-    cells = Cells(owner, near, far, value, open_, weights)
+    cells = Cells(*(np.array(column) for column in (owner, near, far, value, open_)), weights)
     assert evaluate(cells, 1.0, 0.1, found.multiplier) == found.upper
     assert found.upper == pytest.approx(Dual.of(cells, 1.0).bound(0.1).upper, rel=1e-13)
     assert rows.tolist() == list(range(N))

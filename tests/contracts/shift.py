@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isonomy.certificates.dual import Cells, Dual, best_mixture, cells_of_table
+from isonomy.certificates.dual import Dual, best_mixture, cells_of_table
 from isonomy.certificates.protocol import Shift
+from isonomy_verify.dual import Cells
 
 MULTIPLIERS = (0.0, 1e-9, 0.03, 0.2, 0.7, 1.0, 5.0, 1e9)
 

@@ -23,6 +23,7 @@ from tests.certificates.people import METRIC, SCHEMA, network, table
 from typer.testing import CliRunner
 
 import isonomy
+from isonomy.certificates.profiles import table_of_profiles
 from isonomy.errors import FileError
 from isonomy.monitor import evaluate
 from isonomy.networks.network import Network
@@ -88,7 +89,7 @@ def everybody() -> Population:
 def program(out: Path, gamma: float) -> float:
     """The linear program over the profiles that lie in the evidence."""
     found = read(out)
-    radii, values, largest = found.profiles.radii, found.profiles.values, found.profiles.largest
+    (radii, values), largest = table_of_profiles(found.profiles), found.profiles.largest
     weights = found.weights
     cells = np.append(np.minimum(values, largest), np.full((len(values), 1), largest), axis=1)
     cells = np.minimum.accumulate(cells[:, ::-1], axis=1)[:, ::-1]

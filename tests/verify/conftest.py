@@ -20,11 +20,10 @@ import isonomy
 from isonomy import records
 from isonomy.attacks import AttackBudget
 from isonomy.auditing.inputs import train_small
-from isonomy.certificates.profiles import Profiles
 from isonomy.datasets import load_population
 from isonomy.population.toml import write_key, write_table
 from isonomy_verify import BadInput, Verification, check, claims, verify
-from isonomy_verify.claims import claimed_upper, outward, verdict
+from isonomy_verify.claims import Profiles, claimed_upper, outward, verdict
 from isonomy_verify.individuals import Individuals
 from isonomy_verify.record import dtype_of
 

@@ -23,10 +23,10 @@ import pandas as pd
 from isonomy.arithmetic import at_least, at_most, decimals_of_bound, reached, these, weighted
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means, compare_points, describe
-from isonomy.certificates.dual import Cells, Dual, Mixture, cells_of
+from isonomy.certificates.dual import Dual, Mixture, cells_of
 from isonomy.certificates.finite_sample import Clusters, PopulationBound, population_upper
 from isonomy.certificates.local import LocalCertificate
-from isonomy.certificates.profiles import CellBlocks, Profiles, Schedule
+from isonomy.certificates.profiles import CellBlocks, Schedule
 from isonomy.certificates.protocol import Shift
 from isonomy.certificates.question import Question
 from isonomy.certificates.transport import Transport
@@ -35,6 +35,8 @@ from isonomy.errors import DataError, ParameterError, UnsupportedOperationError,
 from isonomy.population import Population
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.metric import Metric
+from isonomy_verify.claims import Profiles
+from isonomy_verify.dual import Cells
 
 Verdict = Literal["certified", "violated", "undecided"]
 

@@ -29,7 +29,7 @@ from isonomy.certificates.chunks import POINT, PROFILE, Finished, Job, Work, fin
 from isonomy.certificates.consistency import counterexamples_saved_in, evidence_folder
 from isonomy.certificates.finite_sample import Clusters
 from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses
-from isonomy.certificates.profiles import Profiles, Schedule
+from isonomy.certificates.profiles import Schedule
 from isonomy.certificates.protocol import Model, Shift
 from isonomy.certificates.question import (
     Question,
@@ -56,6 +56,7 @@ from isonomy.progress import Progress, Shares, shown
 from isonomy.similarity.ground import Ground
 from isonomy.similarity.metric import Metric, checked_delta, overlaps
 from isonomy.similarity.regions import MAX_BRANCHES, Similarity
+from isonomy_verify.claims import Profiles
 from isonomy_verify.dual import HUGE
 from isonomy_verify.individuals import DECISIONS
 

@@ -34,10 +34,10 @@ from isonomy.population import Domain
 from isonomy.similarity.files import metric_from_text, metric_to_text
 
 if TYPE_CHECKING:
-    from isonomy.certificates.profiles import Profiles
     from isonomy.certificates.question import Question
     from isonomy.networks.network import Network
     from isonomy.similarity.metric import Metric
+    from isonomy_verify.claims import Profiles
 
 FORMAT = "isonomy contradiction 1"
 

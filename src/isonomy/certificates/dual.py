@@ -63,7 +63,7 @@ def cells_of(profiles: claims.Profiles, rows: IntArray, weights: FloatArray | No
 def cells_of_table(
     radii: npt.ArrayLike, values: npt.ArrayLike, largest: float, weights: npt.ArrayLike | None = None
 ) -> Cells:
-    """Return the cells of profiles ``values[i, k]``, valid for people within ``radii[k]`` (or ``radii[i, k]``) of ``i``.
+    """Return the cells of profiles ``values[i, k]``, valid for people within ``radii[k]`` or ``radii[i, k]`` of ``i``.
 
     The first radius is 0. A bound for a larger radius also holds for a smaller one, so profiles are made monotone;
     beyond the last radius only ``largest`` is known.

@@ -34,13 +34,12 @@ import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certificates.dual import Cells
 from isonomy.certificates.transport import check_radius
 from isonomy.confidence import METHODS, ROUNDING_FACTOR
 from isonomy.errors import DataError, ParameterError, template
 from isonomy_verify.arithmetic import gamma as rounding
 from isonomy_verify.arithmetic import mean_up, power_down, up
-from isonomy_verify.dual import heights, plain, price
+from isonomy_verify.dual import Cells, heights, plain, price
 
 SHARES: Mapping[str, float] = MappingProxyType({"betting": 0.9, "hoeffding": 0.1})
 """Default shares of alpha: betting wins nearly always, so it gets most."""

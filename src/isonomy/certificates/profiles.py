@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks.judge import last_of_each
-from isonomy.certificates.dual import Cells, Dual, Each, cells_of, cells_of_table
+from isonomy.certificates.dual import Dual, Each, cells_of, cells_of_table
 from isonomy.certificates.moving import WIDE, Moving
 from isonomy.certificates.transport import Transport, power
-from isonomy_verify.dual import gains
+from isonomy_verify.claims import Profiles
+from isonomy_verify.dual import Cells, gains
 
 FINE = 2
 """Radii of the grid between a rung of the ladder and the next, which is twice as far."""

@@ -26,12 +26,13 @@ from isonomy.attacks import AttackBudget
 from isonomy.brief import brief
 from isonomy.certificates.dual import Mixture, best_mixture
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import FURTHEST, NEAREST, Profiles
+from isonomy.certificates.profiles import FURTHEST, NEAREST
 from isonomy.certificates.protocol import Shift
 from isonomy.certificates.question import Question
 from isonomy.certificates.transport import Transport, power
 from isonomy.parallel import in_parallel
 from isonomy_verify.arithmetic import mean_down
+from isonomy_verify.claims import Profiles
 
 IntArray = NDArray[np.int64]
 

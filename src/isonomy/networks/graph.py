@@ -76,15 +76,15 @@ class Affine:
         rows = self.weight.shape[:1]
         expected = {"bias": rows, "weight_slack": rows, "bias_slack": rows, "magnitude_bias": rows}
         expected |= {"weight": self.weight.shape, "magnitude": self.weight.shape}
-        for field, shape in expected.items():
-            array = getattr(self, field)
+        for name, shape in expected.items():
+            array = getattr(self, name)
             if array is None:
                 continue
             if array.shape != shape or array.dtype != np.float64:
                 got = f"{array.dtype} of shape {tuple(array.shape)}"
-                raise NetworkError(f"The {field} must be float64 of shape {tuple(shape)}. Got {got}.")
+                raise NetworkError(f"The {name} must be float64 of shape {tuple(shape)}. Got {got}.")
             if not np.isfinite(array).all():
-                raise NetworkError(f"The {field} holds a NaN or an infinite number; all must be finite.")
+                raise NetworkError(f"The {name} holds a NaN or an infinite number; all must be finite.")
 
     @classmethod
     def of(

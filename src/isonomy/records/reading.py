@@ -21,7 +21,7 @@ from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.dual import Dual
 from isonomy.certificates.forms import network_of
-from isonomy.certificates.profiles import CellBlocks, Profiles
+from isonomy.certificates.profiles import CellBlocks
 from isonomy.certificates.question import Question
 from isonomy.certificates.transport import Transport, check_radius
 from isonomy.certificates.worst_case import Points
@@ -33,6 +33,7 @@ from isonomy.population.population import IntArray
 from isonomy.similarity.files import metric_from_text
 from isonomy.similarity.metric import Metric
 from isonomy_verify import record as files
+from isonomy_verify.claims import Profiles
 from isonomy_verify.definitions import MATRICES
 from isonomy_verify.evidence import number, profiles_of, sources_of
 from isonomy_verify.text import printable, quoted
