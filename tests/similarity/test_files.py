@@ -32,7 +32,7 @@ def test_a_metric_that_ignores_everything_survives() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'kind' must be one of 'weighted-lp', 'mahalanobis'"),
+        ("", "'kind' must be one of 'counterparts', 'explore'"),
         ('kind = "euclid"', "Got 'euclid'"),
         ('kind = "weighted-lp"', "needs exactly one of weights"),
         ('kind = "mahalanobis"\nroot = [[1]]\nprecision = [[1]]', "exactly one of precision, root"),

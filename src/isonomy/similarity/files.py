@@ -12,26 +12,22 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from isonomy.errors import FileError, MetricError, ParameterError, template
 from isonomy.given import instance
 from isonomy.population.toml import read_toml, write_value
-from isonomy.similarity.counterparts import Counterparts
-from isonomy.similarity.explore import Explore
-from isonomy.similarity.lp import WeightedLp
-from isonomy.similarity.mahalanobis import Mahalanobis
-from isonomy.similarity.metric import Metric
-from isonomy.similarity.sensitive import SensitiveSubspace
 
-_KINDS: Mapping[str, type[Metric]] = {
-    metric.kind: metric for metric in (WeightedLp, Mahalanobis, SensitiveSubspace, Explore, Counterparts)
-}
+if TYPE_CHECKING:
+    from isonomy.similarity.metric import Metric
+
+KINDS: dict[str, type[Metric]] = {}
+"""Every metric by its kind; each adds itself when it is defined."""
+
 _ABOUT = frozenset({"kind", "width", "fitted_on", "names"})
 
 
@@ -65,9 +61,9 @@ def metric_from_text(text: str) -> Metric:
     """The metric that a TOML text describes."""
     table = read_toml(text, "The text of a metric", most=2**27)  # a matrix of 2,000 by 2,000
     kind = str(table.get("kind", ""))
-    if kind not in _KINDS:
-        raise MetricError(f"'kind' must be one of {', '.join(map(repr, _KINDS))}. Got {kind!r}.")
-    metric_class = _KINDS[kind]
+    if kind not in KINDS:
+        raise MetricError(f"'kind' must be one of {', '.join(map(repr, sorted(KINDS)))}. Got {kind!r}.")
+    metric_class = KINDS[kind]
     defined_by = metric_class.defined_by
     known = _ABOUT | {*metric_class.parts, *defined_by}
     for key in table:

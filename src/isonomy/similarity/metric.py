@@ -26,6 +26,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError, MetricError, ParameterError, template
 from isonomy.files import atomic
 from isonomy.given import FINITE, number, numbers
+from isonomy.similarity.files import KINDS, load_metric, metric_to_text
 from isonomy_verify.arithmetic import gamma
 from isonomy_verify.forms import Form, norm, raised
 
@@ -49,6 +50,10 @@ class Metric(ABC):
     defined_by: ClassVar[tuple[str, ...]]  # keys of which a file has exactly one; the others may be left out
     fitted_on: str  # what it was learned from, e.g. "german (train), 700 individuals"; "" when written by hand
     names: tuple[str, ...]  # coordinate names, or () when unknown
+
+    def __init_subclass__(cls) -> None:
+        if "kind" in cls.__dict__:
+            KINDS[cls.kind] = cls
 
     @property
     @abstractmethod
@@ -139,16 +144,12 @@ class Metric(ABC):
     @final
     def save(self, path: str | PathLike[str]) -> None:
         """Write the metric as a readable TOML file from which it is restored bit for bit, complete or not at all."""
-        from isonomy.similarity.files import metric_to_text
-
         with atomic(Path(path), "metric file", folders=False) as partial:
             partial.write_text(metric_to_text(self), encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
         """Read a metric of this kind (of any kind: ``Metric.load``) from its file."""
-        from isonomy.similarity.files import load_metric
-
         metric = load_metric(path)
         if not isinstance(metric, cls):
             raise MetricError(f"The file {path} holds a metric of kind '{metric.kind}', not '{cls.kind}'.")
