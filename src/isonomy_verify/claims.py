@@ -35,7 +35,8 @@ ROWS = 16_384
 class Profiles:
     """Everybody's profile, one after the other: no violation within ``radius[j]`` of individual ``i`` is above
     ``value[j]``, for ``start[i] <= j < start[i + 1]``; radii ascend from 0. Anybody at all keeps to ``largest``.
-    ``source[j]`` is the radius of the pass that proved ``value[j]``, 0 for the individual alone: a hint, empty where there is none.
+    ``source[j]`` is the radius of the pass that proved ``value[j]``, 0 for the
+    individual alone: a hint, empty where there is none.
     """
 
     start: NDArray[np.int64]
