@@ -28,6 +28,7 @@ _FLAGS = ("integer", "immutable")
 class Domain:
     """The set of vectors that stand for a possible individual.
 
+    Its ``kind`` is ``"unbounded"``, ``"relaxed"`` or ``"realizable"``, and ``names`` are those of the coordinates.
     ``low`` and ``high`` are the ranges of the ``m`` coordinates (infinite where there is none). ``blocks``
     are half-open ranges of coordinates: width 2 or more is a one-hot block, width 1 a 0/1 flag. Where
     ``integer`` is set the coordinate is ``(k - origin) / unit`` for a whole number ``k``. ``fills`` holds
@@ -181,7 +182,7 @@ class Domain:
         return cls(kind=str(arrays["kind"]), blocks=blocks, fills=fills, names=names, **parts)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
-        return f"<Domain: {self.kind}, {self.width} coordinates>"
+        return f"Domain({self.kind}, {self.width} coordinates)"
 
     @property
     def width(self) -> int:

@@ -123,7 +123,6 @@ def test_arrays_that_are_no_metric_are_refused(wrong: dict[str, Any]) -> None:
         {"low": np.full(5, 2.0)},
         {"unit": np.zeros(5)},
         {"origin": np.full(5, np.nan)},
-        {"integer": np.zeros(5)},
         {"blocks": np.array([[0, 2], [1, 3]])},
         {"blocks": np.array([[3, 6]])},
         {"blocks": np.array([[3, 3]])},
@@ -140,7 +139,7 @@ def test_arrays_that_are_no_domain_are_refused(wrong: dict[str, Any]) -> None:
     arrays |= {"origin": np.zeros(5), "unit": np.ones(5), "blocks": np.array([[0, 1], [1, 4]])}
     arrays |= {"fills": np.array([[0.0, 4.0, 0.5]])}
     assert Domain.of(arrays, names).contains([[0, 1, 0, 0, 0.3], [1, 1, 0, 0, 0.3]]).tolist() == [True, False]
-    with pytest.raises(ValueError, match=r"domain|fill"):
+    with pytest.raises(ValueError):
         Domain.of(arrays | wrong, names)
 
 

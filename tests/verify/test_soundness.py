@@ -145,7 +145,7 @@ def test_no_pair_exceeds_the_bound(kind: str, head: str, domain_kind: str) -> No
         immutable[3] = seed == 1
         domain = Domain(
             domain_kind, np.array([0, 0, 0, 0, -1, -1.0]), np.ones(WIDTH), ((0, 3), (3, 4)),  # type: ignore[arg-type]
-            np.array([0, 0, 0, 0, 1, 0], dtype=bool), np.zeros(WIDTH), UNIT, immutable, ("",) * WIDTH,
+            np.array([0, 0, 0, 0, 1, 0], dtype=bool), np.zeros(WIDTH), UNIT, immutable, tuple(map(str, range(WIDTH))),
         )  # fmt: skip
         layers = network(rng, ACTIVATIONS[seed], (2, 3, 1, 3)[seed] if head != "softmax" else (2, 3, 2, 3)[seed])
         similar = draw_metric(rng, kind)
@@ -183,7 +183,7 @@ def test_a_known_answer() -> None:
     ]
     domain = Domain(
         "relaxed", -np.ones(WIDTH), np.ones(WIDTH), (), np.zeros(WIDTH, dtype=bool),
-        np.zeros(WIDTH), np.ones(WIDTH), np.zeros(WIDTH, dtype=bool), ("",) * WIDTH,
+        np.zeros(WIDTH), np.ones(WIDTH), np.zeros(WIDTH, dtype=bool), tuple(map(str, range(WIDTH))),
     )  # fmt: skip
     near = metric(free=np.zeros(WIDTH, dtype=bool), tolerance=0.2 * np.eye(WIDTH)[5])
     question = Question(layers, "regression", domain, near, 1.0, metric(np.eye(WIDTH)))
@@ -199,7 +199,7 @@ def test_at_a_point_nothing_is_left_but_rounding() -> None:
     x, y = rng.normal(size=(2, 50, WIDTH))
     no, none = np.zeros(WIDTH, dtype=bool), np.zeros(WIDTH)
     infinite = np.full(WIDTH, np.inf)
-    domain = Domain("unbounded", -infinite, infinite, (), no, none, none + 1, no, ("",) * WIDTH)
+    domain = Domain("unbounded", -infinite, infinite, (), no, none, none + 1, no, tuple(map(str, range(WIDTH))))
     question = Question(layers, "softmax", domain, metric(np.eye(WIDTH)), 0.0, metric(np.eye(WIDTH)))
     exact = np.abs(received(layers, "softmax", x) - received(layers, "softmax", y)).max(1)
     found = question.attained(x, y)
