@@ -33,6 +33,7 @@ import numpy as np
 
 import isonomy
 from isonomy.population import Population
+from isonomy.problem import Problem
 from isonomy.service import Served, Settings, run
 from isonomy.service.chain import verify
 from isonomy.service.database import read_only
@@ -76,7 +77,7 @@ def served(metric: str, domain: Any) -> Served:
     }
     chosen, delta = metrics[metric]
     return Served(
-        network=network, metric=chosen, schema=some.schema, domain=domain, delta=delta, gamma=0.1, order=1.0,
+        problem=Problem.of(network, chosen, delta, domain, some.schema), schema=some.schema, gamma=0.1, order=1.0,
         ground=isonomy.WeightedLp(np.ones(width), 2.0), epsilon=0.1, upper=0.1,
         curve=lambda gammas: [min(1.0, 0.1 + gamma) for gamma in gammas], people=some,
         statement="A benchmark.", identity="0" * 64,
@@ -188,7 +189,7 @@ def kept(reached: bool) -> str:
 def regions(served: Served) -> float:
     """Convex pieces of the similar set of one individual, on average: what an answer costs goes with them."""
     x = people().x[:50]
-    return sum(len(some) for some in served.question().similarity.regions(x)) / len(x)
+    return sum(len(some) for some in served.problem.similarity.regions(x)) / len(x)
 
 
 def main() -> None:

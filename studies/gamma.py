@@ -155,17 +155,17 @@ def bracketed(case: Case, way: Way, seed: int, sense: Sense, delta: float, radii
     rows = []
     for gamma in gammas:
         row = {"gamma": gamma, "upper": dual.bound(gamma).upper, "box": boxes and boxes.bound(gamma).upper}
-        rows.append(row | {"lower": points.worst(found.question, found.transport.resized(gamma)).value})
+        rows.append(row | {"lower": points.worst(found.problem, found.weights, found.transport.resized(gamma)).value})
     return {"brackets": rows, "grid_error": dual.grid_error(max(gammas))}
 
 
 def refined(found: Certificate, radii: int) -> Dual:
     """The dual of profiles with a pass of its own at each of so many radii."""
-    moving = Moving(found.question, found.ground)
+    moving = Moving(found.problem, found.x, found.weights, found.ground)
     anybody, _ = moving.everywhere()
     grid, bounds = table_of_profiles(found.profiles)
     columns = dict(zip(grid.tolist(), bounds.T, strict=True))
-    everybody = np.arange(len(found.question.x))
+    everybody = np.arange(len(found.x))
     for radius in np.geomspace(found.gamma / 80, min(40 * found.gamma, moving.diameter, WIDE), radii).tolist():
         if radius >= moving.first_flip:  # beyond, choices of categories multiply
             break
@@ -174,13 +174,13 @@ def refined(found: Certificate, radii: int) -> Dual:
             break
     ordered = sorted(columns)
     values = np.stack([columns[radius] for radius in ordered], axis=1)
-    cells = cells_of_table(np.array(ordered), values, found.profiles.largest, found.question.weights)
+    cells = cells_of_table(np.array(ordered), values, found.profiles.largest, found.weights)
     return Dual.of(cells, found.order)
 
 
 def searched(found: Certificate, gamma: float, effort: AttackBudget) -> Points:
     """The points of a certificate and those of a search for this gamma."""
-    moving = Moving(found.question, found.ground)
+    moving = Moving(found.problem, found.x, found.weights, found.ground)
     return search(moving, found.points, Transport(gamma, found.order, found.ground), found.profiles, effort)
 
 

@@ -144,7 +144,7 @@ def shifted(network: Network, seen: Population, scale: Scale) -> tuple[float, Wo
     effort = AttackBudget() if scale.radii > 20 else AttackBudget(steps=5, restarts=0)
     found = certify(network, seen, METRIC, DELTA, GAMMA, attack=effort, progress=None)
     points = searched(found, GAMMA / 8, effort)
-    return refined(found, scale.radii).bound(GAMMA).upper, points.worst(found.question, found.shift)
+    return refined(found, scale.radii).bound(GAMMA).upper, points.worst(found.problem, found.weights, found.shift)
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:

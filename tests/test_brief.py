@@ -25,7 +25,7 @@ def certificate() -> isonomy.Certificate:
 
 
 def test_certificates_and_their_parts_are_short(certificate: isonomy.Certificate) -> None:
-    local, question = certificate.local, certificate.question
+    local, question = certificate.local, certificate.problem
     german = isonomy.load_population("german")
     box = Domain("relaxed", [0.0], [1.0], (), [False], [0.0], [1.0], [False], ("a",))  # type: ignore[arg-type]
     everywhere = isonomy.certify_everywhere(

@@ -35,6 +35,7 @@ ORDER = [
     "datasets",
     "similarity",
     "networks",
+    "problem",
     "bounds",
     "attacks",
     "search",

@@ -45,6 +45,9 @@ class Profiles:
     largest: float
     source: Array = field(default_factory=lambda: np.empty(0))
 
+    def __repr__(self) -> str:
+        return f"Profiles({len(self)} individuals, {len(self.radius)} radii, largest={self.largest:g})"
+
     @property
     def counts(self) -> NDArray[np.int64]:
         """How many bounds each individual has, shape (n,)."""

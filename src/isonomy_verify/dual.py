@@ -48,6 +48,9 @@ class Cells:
     open_: NDArray[np.bool_]
     weights: Array
 
+    def __repr__(self) -> str:
+        return f"Cells({len(self.weights)} individuals, {len(self.owner)} cells)"
+
     def __post_init__(self) -> None:
         count, n = self.owner.shape, self.weights.size
         types = {"owner": np.intp, "near": float, "far": float, "value": float, "open_": bool, "weights": float}

@@ -70,7 +70,7 @@ def numbers(found: Certificate) -> dict[str, Any]:
     """All that a certificate says; equal dictionaries are certificates that are equal bit for bit."""
     local, profiles, points = found.local, found.profiles, found.points
     arrays = {
-        "x": found.question.x, "weights": found.question.weights, "upper": local.upper, "lower": local.lower,
+        "x": found.x, "weights": found.weights, "upper": local.upper, "lower": local.lower,
         "counterpart": local.witnesses.counterpart, "start": profiles.start, "radius": profiles.radius,
         "value": profiles.value, "owner": points.owner, "person": points.person, "cost": points.cost,
         "points": points.value, "largest": np.array(profiles.largest),

@@ -178,11 +178,11 @@ def test_a_block_of_rows_keeps_the_numbers_of_the_table(monkeypatch: Patch) -> N
 
     def only_the_last(self: Bounds, x: np.ndarray) -> Any:
         known = lie(self, x)
-        return known._replace(upper=np.where((x == honest.question.x[last]).all(1), 0.0, known.upper))
+        return known._replace(upper=np.where((x == honest.x[last]).all(1), 0.0, known.upper))
 
     monkeypatch.setattr(Bounds, "chunk", only_the_last)
     _, document = refused(run, f"Row {last}:")
-    assert document["individual"] == honest.question.x[last].tolist()
+    assert document["individual"] == honest.x[last].tolist()
 
 
 def test_a_declared_range_that_is_not_kept_is_the_callers() -> None:
@@ -205,7 +205,7 @@ def test_the_file_is_enough_to_see_it_again(monkeypatch: Patch, here: Path) -> N
     assert stat.S_IMODE(error.file.stat().st_mode) == 0o600 and error.file.name.startswith("isonomy-soundness-")
     assert [path.name for path in here.iterdir()] == [error.file.name]
     document, again, metric, domain = load(error.file)
-    assert again.hash() == honest.question.network.hash()
+    assert again.hash() == honest.problem.network.hash()
     x, y = (np.array([document[side]]) for side in ("individual", "counterpart"))
     found = certify_local(again, x, metric, document["delta"], domain=domain, attack=QUICK, progress=None)
     row = document["row"]

@@ -12,7 +12,7 @@ from tests.similarity.test_wander import KINDS, SCHEMA, WIDTH, members, metric_o
 from isonomy.bounds.kernel import nodes_of
 from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.question import Question
+from isonomy.problem import Problem
 from isonomy.similarity import Mahalanobis
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.ground import ground_metric
@@ -42,7 +42,7 @@ def test_bounds_from_texts_are_those_of_the_library(kind: str, space: Any) -> No
         metric = Mahalanobis.from_root(np.eye(WIDTH) + rng.normal(size=(WIDTH, WIDTH)) / 3)
     x, network, float32 = members(rng, domain, 5), mlp(rng, WIDTH), bool(rng.random() < 0.5)
     ground = ground_metric(["l1", "l2", "linf"][KINDS.index(kind) % 3], WIDTH)
-    question = Question.of(network, x, metric, 0.3, domain)
+    problem = Problem.of(network, metric, 0.3, domain)
 
     head = Head(network.head, network.classes, None, float32)
     ready = Preparations(normal_form(nodes_of(network.graph), head.rows))
@@ -51,12 +51,12 @@ def test_bounds_from_texts_are_those_of_the_library(kind: str, space: Any) -> No
     for tier in ("interval", "quick", "tight", "paper"):
         if tier == "paper" and space != "unbounded":
             continue
-        own = Bounds(question, tier, float32)
+        own = Bounds(problem, tier, float32)
         stranger = LocalBounds(ready, head, similarity, own.tier, float32, tier == "paper", own.size)
         mine, theirs = own.chunk(x), stranger.chunk(x)
         assert same(mine.upper, theirs.upper) and same(mine.kept, theirs.kept), tier
         assert same(own.keeps(x, mine.upper), stranger.keeps(x, theirs.upper))
-    moving = Moving(question, ground, float32)
+    moving = Moving(problem, x, np.ones(len(x)), ground, float32)
     reach = Reach(ready, head, similarity, form_of(metric_to_text(ground), "ground.toml"), float32)
     for tight in (True, False):
         bound = moving.bound(np.arange(len(x)), RADII, tight)

@@ -202,17 +202,17 @@ def test_a_ground_cost_whose_diagonal_is_free() -> None:
 
 def check_worst_case(found: Certificate, network: Network, kind: str) -> None:
     """Atoms, masses, cost and value, all again."""
-    worst, question = found.worst_case, found.question
-    points, weights = worst.points, question.weights
+    worst, problem = found.worst_case, found.problem
+    points, weights = worst.points, found.weights
     assert all(is_somebody(kind, z) for z in points.person)
     for i, weight in enumerate(weights):
         parts = [Fraction(float(m)) for m in worst.masses[points.owner == i]]
         assert sum(parts, Fraction(0)) == Fraction(float(weight))
     root, p = found.ground.gauge()
-    move = points.person.astype(object) - question.x[points.owner].astype(object)
+    move = points.person.astype(object) - found.x[points.owner].astype(object)
     with mpmath.workdps(60):
         total, costs = mpmath.fsum(map(mpmath.mpf, weights.tolist())), []
-        for x, z in zip(question.x[points.owner], points.person, strict=True):
+        for x, z in zip(found.x[points.owner], points.person, strict=True):
             v = [mpmath.mpf(float(b)) - mpmath.mpf(float(a)) for a, b in zip(x, z, strict=True)]
             image = [mpmath.fsum(mpmath.mpf(float(r)) * s for r, s in zip(row, v, strict=True)) for row in root]
             if not len(root):  # ℓ∞ with unit weights
@@ -225,7 +225,7 @@ def check_worst_case(found: Certificate, network: Network, kind: str) -> None:
             assert spent <= total * mpmath.mpf(found.gamma) ** found.order
     assert len(move) == len(worst)
     for z, y in zip(points.person, points.counterpart, strict=True):
-        assert is_somebody(kind, y) and is_similar(question.metric, z, y, question.delta)
+        assert is_somebody(kind, y) and is_similar(problem.metric, z, y, problem.delta)
         if kind != "unbounded":
             assert (z[SCHEMA.slices["born"]] == y[SCHEMA.slices["born"]]).all()
     value = np.abs(predicted(network, points.person) - predicted(network, points.counterpart)).max(axis=1)
@@ -237,20 +237,20 @@ def check_worst_case(found: Certificate, network: Network, kind: str) -> None:
 
 def explicit_transport(found: Certificate, rng: np.random.Generator, count: int = 12) -> float:
     """The best mean violation of a population put together from people found by trial, a linear program."""
-    question, order, gamma = found.question, found.order, found.gamma
-    free = replace(question.domain, immutable=np.zeros(question.domain.width, dtype=bool))
+    problem, order, gamma = found.problem, found.order, found.gamma
+    free = replace(problem.domain, immutable=np.zeros(problem.domain.width, dtype=bool))
     owner, cost, value = [], [], []
-    for i, x in enumerate(question.x):
+    for i, x in enumerate(found.x):
         radii = [gamma] if math.isinf(order) else [gamma / 2, gamma, 3 * gamma, 10 * gamma + 1]
         for radius in [0.0, *radii]:
-            near = neighbours(rng, free, found.ground, radius, x, count, slope(question.network, x))
+            near = neighbours(rng, free, found.ground, radius, x, count, slope(problem.network, x))
             for z in near[rng.permutation(len(near))[: count // 2]]:
                 owner.append(i)
                 cost.append(float(found.ground.distance_upper(x, z)))
                 value.append(
-                    worst_pair(rng, question.network, question.domain, question.metric, question.delta, z[None], 15)[0]
+                    worst_pair(rng, problem.network, problem.domain, problem.metric, problem.delta, z[None], 15)[0]
                 )
-    who, masses = np.array(owner), question.weights / question.weights.sum()
+    who, masses = np.array(owner), found.weights / found.weights.sum()
     if math.isinf(order):
         return float(sum(m * max(v for v, o in zip(value, owner, strict=True) if o == i) for i, m in enumerate(masses)))
     rows = (who[None] == np.arange(len(masses))[:, None]).astype(float)

@@ -151,7 +151,7 @@ def test_one_feature_alone(question: dict[str, Any]) -> None:
     """Its bounds hold over all its values, and one that is not read changes nothing."""
     town = Town(question)
     found = certify(town.network, town.people, Counterparts.of(town.schema), gamma=0.0, decide=True, **town.options)
-    read = read_features(found.question.network, town.schema)
+    read = read_features(found.problem.network, town.schema)
     for change in changes_alone(found, [each.name for each in town.features if not each.immutable]):
         pairs = town.pairs(only=change.feature)
         town.check(change.certificate, pairs, pairs)

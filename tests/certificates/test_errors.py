@@ -109,7 +109,7 @@ def test_widths_that_do_not_fit() -> None:
     network = perceptron(np.random.default_rng(0), 4, 2)
     assert "reads 4 numbers" in message(NetworkError, network, people(3), Counterparts.of(SCHEMA), 1.0)
     wrong = people(3).domain
-    assert "coordinates" in message(DataError, NETWORK, X, METRIC, 0.1, domain=wrong)
+    assert "coordinates" in message(NetworkError, NETWORK, X, METRIC, 0.1, domain=wrong)
 
 
 def test_empty_tables() -> None:
@@ -144,7 +144,7 @@ def test_the_papers_tier_takes_no_bounded_domain(domain: Any) -> None:
         for given in ({}, {"domain": "unbounded"}, {"domain": SCHEMA.domain("unbounded")})
     ]
     for one in found:
-        assert one.question.domain.kind == "unbounded"
+        assert one.problem.domain.kind == "unbounded"
         assert (one.upper == found[0].upper).all()
 
 
@@ -206,7 +206,7 @@ def test_a_table_without_a_schema_is_refused(judge: Any) -> None:
             judge(NETWORK, table, METRIC, 0.1, **quiet)
     with pytest.raises(ParameterError, match=r"^'people' must be a Population, a table"):
         judge(NETWORK, X, METRIC, 0.1, schema=SCHEMA, **quiet)
-    assert len(judge(NETWORK, pd.DataFrame(X).to_numpy(), METRIC, 0.1, **quiet).question.x) == len(X)
+    assert len(judge(NETWORK, pd.DataFrame(X).to_numpy(), METRIC, 0.1, **quiet).x) == len(X)
 
 
 def test_both_doors_take_tables_with_a_schema_and_delta_of_the_metric() -> None:
@@ -217,4 +217,4 @@ def test_both_doors_take_tables_with_a_schema_and_delta_of_the_metric() -> None:
         found = certify_local(network, table, metric, schema=SCHEMA, **quiet)
         whole = certify(network, table, metric, schema=SCHEMA, **quiet)
         assert found.upper.tolist() == expected.upper.tolist() == whole.local.upper.tolist()
-        assert found.question.domain.kind == whole.question.domain.kind == "realizable"
+        assert found.problem.domain.kind == whole.problem.domain.kind == "realizable"

@@ -459,7 +459,7 @@ def test_mean_bounds_hold_for_rational_means(seed: int) -> None:
     population = people(20, seed)
     population = replace(population, weights=rng.uniform(0.1, 3, len(population)))
     local = certify_local(perceptron(rng, WIDTH, 2), population, metrics(rng)[0], 1.0, attack=QUICK, tier="interval")
-    weights = local.question.weights
+    weights = local.weights
     exact = [sum(Fraction(v) * Fraction(w) for v, w in zip(side, weights, strict=True)) / sum(map(Fraction, weights))
              for side in (local.lower, local.upper)]  # fmt: skip
     assert Fraction(local.mean_lower) <= exact[0] <= exact[1] <= Fraction(local.mean_upper)

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from isonomy.bounds.kernel import head_of, preparations
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.question import Question
+from isonomy.certificates.people import in_memory, pose
 from isonomy.networks import Activation
 from isonomy.networks.network import Network
-from isonomy.population import Domain, Feature, Schema
+from isonomy.population import Domain, Feature, Population, Schema
+from isonomy.problem import Problem
 from isonomy.similarity import Counterparts, Mahalanobis, Metric, SensitiveSubspace, WeightedLp
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy_verify.local import LocalBounds
@@ -42,8 +43,10 @@ def moving(
     domain: Domain | str | None = None,
     max_branches: int = 1024,
 ) -> Moving:
-    question = Question.of(network, x, metric, delta, domain, max_branches)
-    return Moving(question, ground_metric(ground, question.domain.width))
+    people = in_memory(x, None)
+    problem = pose(network, people, metric, delta, None, domain=domain, max_branches=max_branches)
+    x, weights = (people.x, people.weights) if isinstance(people, Population) else (people, np.ones(len(people)))
+    return Moving(problem, x, weights, ground_metric(ground, problem.domain.width))
 
 
 def grounds(rng: np.random.Generator, width: int, metric: Metric) -> list[Ground]:
@@ -64,17 +67,17 @@ def nobody_exceeds(
     rng: np.random.Generator, what: Moving, radii: list[float], tight: bool, count: int = 12, others: int = 40
 ) -> float:
     """Look at people within every radius and at pairs of theirs; the largest share of a bound that was found."""
-    question = what.question
-    domain, free = question.domain, what.reach.domain
-    bound = what.bound(np.arange(len(question.x)), radii, tight=tight)
+    problem = what.problem
+    domain, free = problem.domain, what.reach.domain
+    bound = what.bound(np.arange(len(what.x)), radii, tight=tight)
     assert not np.isnan(bound).any() and (bound >= 0).all()
     share = 0.0
-    for i, x in enumerate(question.x):
+    for i, x in enumerate(what.x):
         for k, radius in enumerate(radii):
-            near = neighbours(rng, free, what.ground, radius, x, count, slope(question.network, x))
+            near = neighbours(rng, free, what.ground, radius, x, count, slope(problem.network, x))
             # The last proposals stand still: keep some from everywhere.
             near = near[rng.permutation(len(near))[:count]]
-            value, z, y = worst_pair(rng, question.network, domain, question.metric, question.delta, near, others)
+            value, z, y = worst_pair(rng, problem.network, domain, problem.metric, problem.delta, near, others)
             assert value <= bound[i, k] + ROUNDING, (i, radius, value, bound[i], z, y)
             share = max(share, value / max(bound[i, k], 1e-12))
     return share
@@ -256,7 +259,7 @@ def test_a_larger_batch_of_people_is_the_same_as_one_by_one() -> None:
     for i in (0, 17, 39):
         alone = what.bound(np.array([i]), [0.1, 0.5])
         assert alone == pytest.approx(together[i : i + 1], rel=1e-6, abs=1e-9)
-    assert SCHEMA.width == what.question.domain.width
+    assert SCHEMA.width == what.problem.domain.width
 
 
 @pytest.mark.parametrize("kind", ["relu", "tanh", "softplus", "gelu"])
@@ -270,9 +273,9 @@ def test_a_tight_pass_is_never_looser_than_a_forward_one(kind: str) -> None:
         biases = [rng.normal(size=len(weight)) * 0.3 for weight in weights]
         network = Network.from_layers(weights, biases, Activation(kind, (1.0,) if kind == "softplus" else ()))
         x, metric = rng.normal(size=(5, m)), Mahalanobis.from_root(rng.normal(size=(m, m)) + 2 * np.eye(m))
-        question = Question.of(network, x, metric, 0.2)
+        problem = Problem.of(network, metric, 0.2)
         ground = ground_metric("l2", m).form
-        reach = Reach(preparations(network), head_of(network), question.similarity, ground)
+        reach = Reach(preparations(network), head_of(network), problem.similarity, ground)
         for radius in (0.05, 0.3, 1.0):
             assert (reach.bound(x, [radius]) <= reach.bound(x, [radius], tight=False) * (1 + 1e-9)).all()
 
@@ -336,15 +339,15 @@ def test_nothing_is_known_of_whoever_has_no_region(monkeypatch: pytest.MonkeyPat
     """Everybody is similar to themselves: no region is no proof that nobody is treated differently."""
     domain = possible("realizable", [-3, 0, 0], [3, 1, 1], [(1, 3)])
     x, network = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]), line(1.0, 2.0, 3.0)
-    question = Question.of(network, x, WeightedLp(np.ones(3)), 0.5, domain)
+    problem = Problem.of(network, WeightedLp(np.ones(3)), 0.5, domain)
     ground = ground_metric("l2", 3).form
     whole = Similarity.regions
 
     def lost(self: Similarity, x: np.ndarray, wander: Wander | None = None) -> list[Regions]:
         return [piece[piece.owner != 1] for piece in whole(self, x, wander)]
 
-    reach = Reach(preparations(network), head_of(network), question.similarity, ground)
-    local = LocalBounds(preparations(network), head_of(network), question.similarity)
+    reach = Reach(preparations(network), head_of(network), problem.similarity, ground)
+    local = LocalBounds(preparations(network), head_of(network), problem.similarity)
     assert np.isfinite(reach.bound(x, [0.1, 0.2])).all() and np.isfinite(local.chunk(x).upper).all()
     monkeypatch.setattr(Similarity, "regions", lost)
     assert np.isinf(reach.bound(x, [0.1, 0.2])).tolist() == [[False, False], [True, True]]

@@ -44,7 +44,7 @@ def test_decisions_are_those_of_the_rule(
         judged, x, metric, 0.21, domain=lattice(), threshold=threshold, favourable=favourable, progress=None, **how
     )
     outcome = outcome_of(None, 0 if kind == "regression" else len(names), favourable, threshold)
-    assert found.question.outcome == outcome and f"Decided is {rule(outcome)}." in str(found)
+    assert found.problem.outcome == outcome and f"Decided is {rule(outcome)}." in str(found)
 
     def given(people: Any) -> Any:
         return decided(judged(people), outcome, regression=kind == "regression")
@@ -64,15 +64,15 @@ def test_several_classes_flip_between_two_that_are_not_favourable() -> None:
     three = Network.from_layers([np.array([[8.0], [-8.0], [0.0]])], [np.array([0.0, 8.0, -9.0])])
     found = certify_local(three, [[0.45]], WeightedLp([1.0], 2), 0.1, favourable="2", progress=None)
     assert found.decision.tolist() == ["flippable"] and found.favourable == ("2",)
-    assert decided(three(found.witnesses.flip_counterpart), found.question.outcome).tolist() == [0]
-    assert decided(found.prediction, found.question.outcome).tolist() == [1]
+    assert decided(three(found.witnesses.flip_counterpart), found.problem.outcome).tolist() == [0]
+    assert decided(found.prediction, found.problem.outcome).tolist() == [1]
 
 
 def test_a_regression_without_a_cut_off_has_no_decision() -> None:
     line = Network.from_layers([[[1.0]]], [[0.0]], head="regression")
     found = certify_local(line, [[0.5]], WeightedLp([1.0], 2), 0.1, progress=None)
     assert found.decision.tolist() == ["none"] and "Decided" not in str(found)
-    assert rule(found.question.outcome) == "nothing: a number has no decision without a cut-off"
+    assert rule(found.problem.outcome) == "nothing: a number has no decision without a cut-off"
     high = certify_local(line, [[0.5]], WeightedLp([1.0], 2), 0.1, threshold=0.55, progress=None)
     assert high.decision.tolist() == ["flippable"]
     two = Network.from_layers([np.ones((2, 1))], [np.zeros(2)], head="regression")

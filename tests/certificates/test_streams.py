@@ -114,7 +114,7 @@ def test_many_chunks_are_as_tight_as_one(source: Path, tmp_path: Path, tier: str
     assert found.computed == 4 and whole.computed == 1
     assert found.upper == pytest.approx(whole.upper, rel=0.1) and found.lower == pytest.approx(whole.lower, rel=0.05)
     assert max(found.lower, whole.lower) <= min(found.upper, whole.upper)
-    assert len(found) == N and np.array_equal(found.question.weights, people.weights)
+    assert len(found) == N and np.array_equal(found.weights, people.weights)
     curve, other = found.curve([0.0, 0.05, 0.2]), whole.curve([0.0, 0.05, 0.2])
     assert np.allclose(curve["upper"], other["upper"], rtol=0.1) and np.allclose(
         curve["lower"], other["lower"], rtol=0.1
@@ -177,7 +177,7 @@ def test_other_sources(tmp_path: Path, way: str) -> None:
     found = ask(path, tmp_path / "work", **options)
     kept.to_parquet(tmp_path / "kept.parquet")
     other = ask(tmp_path / "kept.parquet", tmp_path / "other")
-    assert len(found) == len(kept) == len(other) and found.question.weights.sum() == other.question.weights.sum()
+    assert len(found) == len(kept) == len(other) and found.weights.sum() == other.weights.sum()
     assert found.people is not None and found.people.excluded == (41 if way == "excluded" else 0)
     assert found.upper == pytest.approx(other.upper, rel=0.3)  # other chunks, another pilot group
     assert found.curve([0.0])["upper"][0] == pytest.approx(other.curve([0.0])["upper"][0], abs=1e-12)

@@ -108,7 +108,7 @@ def test_few_regions_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     network, metric = perceptron(np.random.default_rng(1), people.x.shape[1], 2), Counterparts.of(people.schema)
     options: dict[str, Any] = {"attack": QUICK, "decide": True, "progress": None}
     whole, shifted = certify_local(network, people, metric, **options), ask(24)
-    similarity, most = whole.question.similarity, [0]
+    similarity, most = whole.problem.similarity, [0]
     regions = similar.Similarity.regions
 
     def counted(self: similar.Similarity, x: Any, wander: Any = None) -> list[Any]:

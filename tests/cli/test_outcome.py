@@ -34,8 +34,8 @@ def test_an_audit_is_asked_about_the_class_that_is_named(plan: str, run: Run, an
     status, facts = answered("audit", plan, *QUICK, *words, "--out", "asked")
     assert status == 0 and set(facts["four_fifths"]) == {"sex"}
     record, plain = read(Path("asked")), read(Path("plain"))
-    assert (record.outcome.favourable, record.outcome.threshold) == (("no",), 0.3)
-    assert record.schema.label == record.outcome and record.question.outcome == record.outcome
+    assert (record.problem.outcome.favourable, record.problem.outcome.threshold) == (("no",), 0.3)
+    assert record.schema.label == record.problem.outcome and record.problem.schema == record.schema
     assert plain.outcome.favourable == () and plain.outcome.threshold is None
     status, found = answered("verify", Path("asked") / "certificate.json")
     assert status == 0 and 'favourable "no"' in found["question"]["outcome"]
@@ -45,9 +45,12 @@ def test_an_audit_is_asked_about_the_class_that_is_named(plan: str, run: Run, an
     page = run("compare", "plain", "asked")[1]
     assert "different questions" in page and "| threshold | none | 0.3 |" in page
     # Between the two cut-offs the same person is decided otherwise.
-    given = record.network(record.people.x)
+    given = record.problem.network(record.people.x)
     for place in (*np.flatnonzero((given[:, 0] >= 0.3) & (given[:, 0] < 0.5))[:1].tolist(), 0):
-        row, expected = str(record.people.rows[place]), named(decided(given[[place]], record.outcome), record.outcome)
+        row, expected = (
+            str(record.people.rows[place]),
+            named(decided(given[[place]], record.problem.outcome), record.problem.outcome),
+        )
         folder = answered("explain", "asked", "--row", row)[1]
         planned = answered("explain", plan, *words, "--row", row)[1]
         assert [(each["outcome"], each["favourable"]) for each in (folder, planned)] == expected * 2

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from isonomy.certificates.protocol import Model
+from isonomy.problem import Model
 
 
 class ModelContract:

@@ -22,10 +22,10 @@ from tests.contracts.toys import BlackBox, CVaR
 
 from isonomy import Counterparts, Mahalanobis, Network, Schema, Transport, WeightedLp
 from isonomy.certificates.protocol import Tier, tier_for
-from isonomy.certificates.question import Question
 from isonomy.engine import DaskEngine, Engine, LocalEngine
 from isonomy.files import FolderStore, Store
 from isonomy.population import Feature
+from isonomy.problem import Problem
 from isonomy_verify.dual import Cells
 from isonomy_verify.regions import Ball, BallBox, Sum
 from isonomy_verify.sets import ConvexSets, region_of
@@ -70,9 +70,8 @@ class Numbers(TierContract):
     name = "tight"
     head, outputs = "softmax", 2
 
-    def tier(self) -> Tier:  # type: ignore[override]
-        question = Question.of(net(2, self.head, self.outputs), X[:8], METRIC, 0.3)
-        return tier_for(question, self.name)
+    def tier(self) -> tuple[Tier, np.ndarray]:  # type: ignore[override]
+        return tier_for(Problem.of(net(2, self.head, self.outputs), METRIC, 0.3), self.name), X[:8]
 
 
 class TestTight(Numbers): ...
@@ -91,26 +90,28 @@ class TestTightNumbers(Numbers):
 
 
 class TestRealizable(TierContract):
-    def tier(self) -> Tier:  # type: ignore[override]
-        return tier_for(Question.of(net(SCHEMA.width), seen()[:8], Counterparts.of(SCHEMA), 1.0))
+    def tier(self) -> tuple[Tier, np.ndarray]:  # type: ignore[override]
+        return tier_for(Problem.of(net(SCHEMA.width), Counterparts.of(SCHEMA), 1.0, schema=SCHEMA)), seen().x[:8]
 
 
 class TestBoundedMahalanobis(TierContract):
-    def tier(self) -> Tier:  # type: ignore[override]
+    def tier(self) -> tuple[Tier, np.ndarray]:  # type: ignore[override]
         features = tuple(Feature(name, low=-1.5, high=1.5, origin=0, unit=1) for name in "ab")
         box = Schema("box", features).domain("relaxed")
         x = np.clip(X[:8], -1.5, 1.5)
-        return tier_for(Question.of(net(2), x, Mahalanobis(np.array([[2.0, 0.7], [0.7, 1.0]])), 0.4, box))
+        return tier_for(Problem.of(net(2), Mahalanobis(np.array([[2.0, 0.7], [0.7, 1.0]])), 0.4, box)), x
 
 
 class TestStumpTier(TierContract):
-    def tier(self) -> Tier:  # type: ignore[override]
-        return tier_for(Question.of(STUMP, X[:12], METRIC, 0.6))
+    def tier(self) -> tuple[Tier, np.ndarray]:  # type: ignore[override]
+        return tier_for(Problem.of(STUMP, METRIC, 0.6)), X[:12]
 
 
 class TestEnumeration(TierContract):
-    def tier(self) -> Tier:  # type: ignore[override]
-        return tier_for(Question.of(BlackBox(strange, SCHEMA.width), seen()[:8], Counterparts.of(SCHEMA), 1.0))
+    def tier(self) -> tuple[Tier, np.ndarray]:  # type: ignore[override]
+        return tier_for(
+            Problem.of(BlackBox(strange, SCHEMA.width), Counterparts.of(SCHEMA), 1.0, schema=SCHEMA)
+        ), seen().x[:8]
 
 
 # -- shifts --

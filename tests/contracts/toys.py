@@ -47,16 +47,16 @@ class StumpTier(Tier):
 
     is_norm, single_radius = True, True  # it is its own reach, for a ground cost in which every move costs something
 
-    def __init__(self, question: Any, tier: str, float32: bool) -> None:
-        model = question.model
-        self.question, self.head, self.size, self.model = (
-            question,
-            Head("sigmoid", 1, question.outcome.threshold),
+    def __init__(self, problem: Any, tier: str, float32: bool) -> None:
+        model = problem.model
+        self.problem, self.head, self.size, self.model = (
+            problem,
+            Head("sigmoid", 1, problem.outcome.threshold),
             64,
             model,
         )
         self.jump, self.ground = float(up(abs(model.high - model.low))), None
-        cut = 0.5 if question.outcome.threshold is None else question.outcome.threshold
+        cut = 0.5 if problem.outcome.threshold is None else problem.outcome.threshold
         self.turns = (model.high > cut) != (model.low > cut)
 
     def across(self, x: np.ndarray, extent: np.ndarray) -> np.ndarray:
@@ -67,17 +67,17 @@ class StumpTier(Tier):
         return who.regions(x[:1])[0].sets.extent[:, self.model.column]
 
     def chunk(self, x: np.ndarray) -> Known:
-        across = self.across(x, self.extent(self.question.similarity, x))
+        across = self.across(x, self.extent(self.problem.similarity, x))
         return Known(np.where(across, self.jump, 0.0), ~across | (not self.turns))
 
     def reach(self, ground: Any) -> Any:
-        made = StumpTier(self.question, "tight", False)
+        made = StumpTier(self.problem, "tight", False)
         made.ground = ground
         return made
 
     def bound(self, x: np.ndarray, radii: Any, tight: bool, size: int) -> np.ndarray:
-        near = self.extent(self.question.similarity, x)
-        balls = [Similarity(self.ground, radius, self.question.domain) for radius in radii]
+        near = self.extent(self.problem.similarity, x)
+        balls = [Similarity(self.ground, radius, self.problem.domain) for radius in radii]
         across = [self.across(x, up(near + self.extent(ball, x))) for ball in balls]
         return np.where(np.stack(across, axis=1), self.jump, 0.0)
 
@@ -87,15 +87,18 @@ class StumpTier(Tier):
     def attack(self, x: np.ndarray, budget: Any, known: Known | None = None) -> Finds:
         y, at = x.copy(), self.model.cut
         y[:, self.model.column] = np.where(x[:, self.model.column] > at, at, np.nextafter(at, np.inf))
-        found = self.question.metric.similar(x, y, self.question.delta)
+        found = self.problem.metric.similar(x, y, self.problem.delta)
         y = np.where(found[:, None], y, x)
         return Finds(np.where(found, max(0.0, float(down(down(self.jump)))), 0.0), y, found & self.turns, y)
 
-    def nearby(self, rows: np.ndarray, ball: Similarity, budget: Any) -> np.ndarray:
-        z, column = np.array(self.question.x[rows]), self.model.column
-        move = ball.delta * (1 - 1e-9)
-        z[:, column] += np.clip(self.model.cut - z[:, column], -move, move)
-        return z
+    def nearby(self, x: np.ndarray) -> Any:
+        def candidates(rows: np.ndarray, ball: Similarity, budget: Any) -> np.ndarray:
+            z, column = np.array(x[rows]), self.model.column
+            move = ball.delta * (1 - 1e-9)
+            z[:, column] += np.clip(self.model.cut - z[:, column], -move, move)
+            return z
+
+        return candidates
 
 
 @dataclass(frozen=True)
@@ -123,10 +126,10 @@ class Enumeration(Tier):
 
     is_norm, single_radius = True, True
 
-    def __init__(self, question: Any, tier: str, float32: bool) -> None:
-        self.question, self.head, self.size, self.balls = (
-            question,
-            Head("sigmoid", 1, question.outcome.threshold),
+    def __init__(self, problem: Any, tier: str, float32: bool) -> None:
+        self.problem, self.head, self.size, self.balls = (
+            problem,
+            Head("sigmoid", 1, problem.outcome.threshold),
             64,
             Any,
         )
@@ -138,19 +141,19 @@ class Enumeration(Tier):
         return tuple(np.concatenate(each) for each in zip(*((r.owner, r.centre) for r in found), strict=True))
 
     def changes(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        owner, y = self.people(self.question.similarity, x)
-        return owner, y, self.question.model(y)[:, 1] - self.question.model(x[owner])[:, 1]
+        owner, y = self.people(self.problem.similarity, x)
+        return owner, y, self.problem.model(y)[:, 1] - self.problem.model(x[owner])[:, 1]
 
     def chunk(self, x: np.ndarray) -> Known:
         owner, y, change = self.changes(x)
-        upper, kept, decided = np.zeros(len(x)), np.ones(len(x), dtype=bool), self.question.model(x)[:, 1] > 0.5
+        upper, kept, decided = np.zeros(len(x)), np.ones(len(x), dtype=bool), self.problem.model(x)[:, 1] > 0.5
         np.maximum.at(upper, owner, np.where(change == 0, 0.0, up(np.abs(change))))
-        kept[owner[(self.question.model(y)[:, 1] > 0.5) != decided[owner]]] = False
+        kept[owner[(self.problem.model(y)[:, 1] > 0.5) != decided[owner]]] = False
         return Known(upper, kept)
 
     def reach(self, ground: Any) -> Any:
-        made = Enumeration(self.question, "tight", False)
-        free = replace(self.question.domain, immutable=np.zeros(self.question.domain.width, dtype=bool))
+        made = Enumeration(self.problem, "tight", False)
+        free = replace(self.problem.domain, immutable=np.zeros(self.problem.domain.width, dtype=bool))
         made.balls = lambda radius: Similarity(ground, radius, free)
         return made
 
@@ -167,20 +170,23 @@ class Enumeration(Tier):
     def attack(self, x: np.ndarray, budget: Any, known: Known | None = None) -> Finds:
         lower, best = np.zeros(len(x)), x.copy()
         for row, y, change in zip(*self.changes(x), strict=True):
-            similar = self.question.metric.similar(x[row : row + 1], y[None], self.question.delta)[0]
+            similar = self.problem.metric.similar(x[row : row + 1], y[None], self.problem.delta)[0]
             if similar and change and down(abs(change)) > lower[row]:
                 lower[row], best[row] = down(abs(change)), y
-        turned = (self.question.model(best)[:, 1] > 0.5) != (self.question.model(x)[:, 1] > 0.5)
+        turned = (self.problem.model(best)[:, 1] > 0.5) != (self.problem.model(x)[:, 1] > 0.5)
         return Finds(lower, best, turned, best)
 
-    def nearby(self, rows: np.ndarray, ball: Similarity, budget: Any) -> np.ndarray:
-        x = np.array(self.question.x[rows])
-        owner, z = self.people(ball, x)
-        best, value = x.copy(), np.full(len(x), -1.0)
-        for row, person, worth in zip(owner, z, self.chunk(z).upper, strict=True):
-            if worth > value[row] and ball.metric.distance_upper(x[row], person) <= ball.delta:
-                best[row], value[row] = person, worth
-        return best
+    def nearby(self, x: np.ndarray) -> Any:
+        def candidates(rows: np.ndarray, ball: Similarity, budget: Any) -> np.ndarray:
+            some = np.array(x[rows])
+            owner, z = self.people(ball, some)
+            best, value = some.copy(), np.full(len(some), -1.0)
+            for row, person, worth in zip(owner, z, self.chunk(z).upper, strict=True):
+                if worth > value[row] and ball.metric.distance_upper(some[row], person) <= ball.delta:
+                    best[row], value[row] = person, worth
+            return best
+
+        return candidates
 
 
 register("stump", StumpTier)

@@ -15,11 +15,11 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
-from isonomy.certificates.question import on_all_coordinates
 from isonomy.networks import Network
 from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Select
 from isonomy.networks.influence import read_coordinates, read_features
 from isonomy.population import Feature, Label, Population, Schema
+from isonomy.problem import on_all_coordinates
 
 
 def layer(weight: object) -> Affine:

@@ -209,7 +209,7 @@ def test_pairs_are_the_worst_ones_and_show_what_differs() -> None:
         shown = {line.all("th")[0].text.removesuffix(" protected"): line for line in marked}
         gets = shown.pop("probability of “yes”")
         assert set(shown) == set(frame.index[frame["individual"].map(str) != frame["counterpart"].map(str)])
-        outputs = found.certificate.question.network(
+        outputs = found.certificate.problem.network(
             np.stack([local.witnesses.individual[row], local.witnesses.counterpart[row]])
         )[:, 1]
         assert [float(td.text.lstrip("→ ")) for td in gets.all("td")] == pytest.approx(outputs.tolist(), abs=6e-4)

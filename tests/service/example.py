@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +23,7 @@ import pandas as pd
 import isonomy
 from isonomy.networks.network import Network
 from isonomy.population import Feature, Label, Population, Schema
+from isonomy.problem import Problem
 from isonomy.service import Served
 
 SCHEMA = Schema(
@@ -82,10 +84,16 @@ def bare() -> Served:
     """The same network without the work of a certificate: for processes, which begin anew each time."""
     ground = isonomy.WeightedLp(np.ones(SCHEMA.width), 2.0)
     return Served(
-        network=network(), metric=isonomy.Counterparts.of(SCHEMA), schema=SCHEMA, domain="realizable", delta=1.0,
+        problem=Problem.of(network(), isonomy.Counterparts.of(SCHEMA), 1.0, "realizable", SCHEMA), schema=SCHEMA,
         gamma=0.3, order=1.0, ground=ground, epsilon=0.2, upper=0.2, curve=lambda gammas: [0.2] * len(gammas),
         people=None, statement="Nothing was proved.", identity="cd" * 32,
     )  # fmt: skip
+
+
+def served_with(**parts: Any) -> Served:
+    """The same with other parts of its problem."""
+    schema = parts.get("schema", SCHEMA)
+    return replace(served(), problem=replace(served().problem, **parts), schema=schema)
 
 
 class Process:

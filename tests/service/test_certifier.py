@@ -17,13 +17,14 @@ from isonomy.attacks import Known
 from isonomy.certificates.local import Bounds
 from isonomy.errors import DataError, SoundnessError
 from isonomy.population import DomainKind
+from isonomy.population.outcome import NO_OUTCOME
 from isonomy.records import write
 from isonomy.service import Served, Settings, create_app
 from isonomy.service import certifier as certifier_module
 from isonomy.service.certifier import PIECE, Certifier, _Pace
 from isonomy.service.served import placeholder
 
-from .example import SCHEMA, network, population, rows, served
+from .example import SCHEMA, network, population, rows, served, served_with
 
 N = 150
 
@@ -31,19 +32,25 @@ N = 150
 def library(here: Served, some: list[int], tier: str, attack: bool = False) -> isonomy.LocalCertificate:
     people = population(rows(N, seed=5))[some]
     return isonomy.certify_local(
-        here.network, people, here.metric, here.delta, domain=here.domain, tier=tier, attack=attack, progress=None
+        here.problem.network,
+        people,
+        here.problem.metric,
+        here.problem.delta,
+        domain=here.problem.domain,
+        tier=tier,
+        attack=attack,
+        progress=None,
     )
 
 
 def domains() -> dict[DomainKind, Served]:
     schema = served().schema
     fitted = isonomy.WeightedLp.fit(population(rows(80)))
-    loose = replace(served(), metric=fitted, delta=0.02)
     singular = isonomy.Mahalanobis(np.eye(schema.width))
     return {
         "realizable": served(),
-        "relaxed": replace(loose, domain="relaxed"),
-        "unbounded": replace(loose, metric=singular, domain="unbounded"),
+        "relaxed": served_with(metric=fitted, delta=0.02, domain=schema.domain("relaxed")),
+        "unbounded": served_with(metric=singular, delta=0.02, domain=schema.domain("unbounded")),
     }
 
 
@@ -138,7 +145,7 @@ def test_nobody_outside_a_domain_of_its_own_is_certified(tmp_path: Path) -> None
     domain = SCHEMA.domain("realizable")
     high = domain.high.copy()
     high[0] = 0.55
-    here = replace(served(), domain=replace(domain, high=high))
+    here = served_with(domain=replace(domain, high=high))
     people = population(rows(N, seed=5))
     inside = people.x[:, 0] <= 0.55
     assert inside.any() and not inside.all()
@@ -211,7 +218,7 @@ def test_a_number_instead_of_a_class() -> None:
     """A regression has no decision, and no limit to its violations."""
     rng = np.random.default_rng(0)
     line = isonomy.Network.from_layers([rng.normal(size=(1, SCHEMA.width))], [[0.5]], head="regression")
-    here = replace(served(), network=line, epsilon=0.5)
+    here = replace(served_with(model=line, outcome=NO_OUTCOME), epsilon=0.5)
     people = population(rows(20, seed=5))
     found = Certifier(here)(np.array(people.x), seconds=60.0)
     expected = isonomy.certify_local(line, people, here.metric, here.delta, tier="interval", progress=None)

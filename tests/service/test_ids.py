@@ -13,13 +13,13 @@ from starlette.testclient import TestClient
 
 from isonomy.service import Settings, create_app
 
-from .example import SCHEMA, rows, served
+from .example import SCHEMA, rows, served_with
 
 
 @pytest.fixture
 def named(tmp_path: Path) -> Iterator[TestClient]:
     """The example with a schema that declares ids, features being stored."""
-    about = replace(served(), schema=replace(SCHEMA, id="customer"))
+    about = served_with(schema=replace(SCHEMA, id="customer"))
     settings = Settings(database=f"sqlite:///{tmp_path / 'audit.db'}", store_features=True)
     with TestClient(create_app(about, settings), raise_server_exceptions=False) as client:
         yield client

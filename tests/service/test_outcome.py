@@ -17,7 +17,7 @@ from isonomy.records import write
 from isonomy.service import Served, Settings, create_app
 from isonomy.service.certifier import Certifier
 
-from .example import SCHEMA, network, population, rows, served
+from .example import SCHEMA, network, population, rows, served, served_with
 
 PEOPLE = population(rows(60, seed=5))
 HEADS = [("softmax", 2), ("sigmoid", 1), ("softmax", 3), ("regression", 1)]
@@ -44,7 +44,7 @@ def test_what_is_served_is_decided_by_the_rule(head: Any, outputs: int, place: i
     favourable = None if place is None else names[place]
     outcome = outcome_of(label, 0 if head == "regression" else len(names), favourable, threshold)
     schema = replace(SCHEMA, label=label)
-    found = Certifier(replace(served(), network=model, schema=schema, outcome=outcome))(x, counterparts=True)
+    found = Certifier(served_with(model=model, schema=schema, outcome=outcome))(x, counterparts=True)
     places = decided(given, outcome, regression=head == "regression").tolist()
     assert found.outcome == [None if each < 0 else names[each] for each in places]
     assert found.favourable == [None if each < 0 or place is None else each == place for each in places]
@@ -53,7 +53,7 @@ def test_what_is_served_is_decided_by_the_rule(head: Any, outputs: int, place: i
         assert found.favourable[7] and found.decision[7] in ("undecided", "flippable")
     good = tuple(map(str, favourable_places(outcome)) if outcome.classes else outcome.favourable)
     library = isonomy.certify_local(
-        model, x, served().metric, 1.0, domain=SCHEMA.domain(), tier="interval", attack=False, progress=None,
+        model, x, served().problem.metric, 1.0, domain=SCHEMA.domain(), tier="interval", attack=False, progress=None,
         threshold=threshold, favourable=good or None,
     )  # fmt: skip
     sure = library.decision == "certified"
@@ -86,7 +86,7 @@ def test_the_certificate_says_what_is_decided(tmp_path: Path, client: TestClient
 
 def test_a_number_with_a_cut_off_is_high_or_low(tmp_path: Path) -> None:
     outcome = outcome_of(None, 0, "low", 0.2)
-    here = replace(served(), network=judged("regression", 1), schema=replace(SCHEMA, label=None), outcome=outcome)
+    here = served_with(model=judged("regression", 1), schema=replace(SCHEMA, label=None), outcome=outcome)
     with TestClient(create_app(here, Settings(database=f"sqlite:///{tmp_path / 'log.db'}"))) as asking:
         found = asking.post("/v1/predictions", json={"individuals": rows(20, seed=9)}).json()["predictions"]
     for row in found:

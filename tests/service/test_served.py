@@ -103,12 +103,12 @@ def program(out: Path, gamma: float) -> float:
 def test_a_streamed_audit_is_served_with_its_network_and_its_curve(large: Path) -> None:
     served, people = Served.from_directory(large), everybody()
     told = json.loads((large / "certificate.json").read_text())["predicate"]
-    assert np.array_equal(served.network(people.x), network()(people.x))
-    assert (served.delta, served.gamma, served.order, served.epsilon) == (0.1, 0.05, 1.0, 0.4)
+    assert np.array_equal(served.problem.network(people.x), network()(people.x))
+    assert (served.problem.delta, served.gamma, served.order, served.epsilon) == (0.1, 0.05, 1.0, 0.4)
     assert served.upper == told["claims"]["upper"] and served.verdict == "certified"
     assert served.upper * (1 - 2e-4) - 2e-6 <= served.curve([0.05])[0] <= served.upper
     x = np.random.default_rng(0).normal(size=(2, 5, 4))
-    assert np.array_equal(served.metric.distance(*x), METRIC.distance(*x))
+    assert np.array_equal(served.problem.metric.distance(*x), METRIC.distance(*x))
     assert np.allclose(served.ground.distance(*x), np.linalg.norm(x[0] - x[1], axis=-1))
     for gamma in (0.003, 0.03, 0.07, 0.2, 1.0, 20.0):
         (upper,), exact = served.curve([gamma]), program(large, gamma)

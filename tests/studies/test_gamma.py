@@ -38,12 +38,15 @@ def test_more_radii_and_points_only_tighten_and_populations_stay_inside() -> Non
     dual, points = gamma.refined(found, 12), gamma.searched(found, 0.05, LITTLE)
     assert dual.bound(0.2).upper <= found.upper
     assert (
-        points.worst(found.question, found.shift.resized(0.05)).value
-        >= found.points.worst(found.question, found.shift.resized(0.05)).value
+        points.worst(found.problem, found.weights, found.shift.resized(0.05)).value
+        >= found.points.worst(found.problem, found.weights, found.shift.resized(0.05)).value
     )
     rng = np.random.default_rng(1)
     for shift in (0.05, 0.1, 0.2):
-        lower, upper = points.worst(found.question, found.shift.resized(shift)).value, dual.bound(shift).upper
+        lower, upper = (
+            points.worst(found.problem, found.weights, found.shift.resized(shift)).value,
+            dual.bound(shift).upper,
+        )
         assert lower <= upper
         for _ in range(5):  # everybody moves somewhere, by shares of the budget
             moves = rng.normal(size=some.x.shape) * rng.exponential(size=(8, 1))

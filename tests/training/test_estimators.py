@@ -151,7 +151,7 @@ def test_the_training_split_alone_is_used(german: isonomy.Population, plain: Fai
     assert fitted.metric_.kind == "counterparts" and fitted.delta_ == 1.0, "as in an audit"
     sensr = FairClassifier("sensr", **QUICK | {"epochs": 1})
     assert sensr.fit(german).metric_.kind == "counterparts"
-    assert "(train)" in sensr._taught(german.train).fitted_on
+    assert "(train)" in sensr._training_metric(german.train).fitted_on
 
 
 def test_the_same_seed_gives_the_same_weights() -> None:
@@ -239,7 +239,7 @@ def test_other_metrics_and_domains(german: isonomy.Population) -> None:
         for kind in ("relaxed", "realizable"):
             model = FairClassifier("f-ibp", metric=metric, domain=kind, delta=0.5, **small).fit(german)
             assert model.domain_.kind == kind
-            assert model.certify_local(german.test[:5], attack=False).question.domain.kind == kind
+            assert model.certify_local(german.test[:5], attack=False).problem.domain.kind == kind
     model = FairClassifier("u-dif", ground="linf", order=np.inf, **small).fit(german)
     assert np.isfinite(model.history_[-1]["penalty"])
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from isonomy.bounds.kernel import head_of, preparations
-from isonomy.certificates.question import Question
+from isonomy.problem import Problem
 from isonomy.similarity.ground import ground_metric
 from isonomy_verify.reach import Reach
 
@@ -63,9 +63,9 @@ def test_bounds_do_not_hang_on_who_else_is_asked_about(monkeypatch: pytest.Monke
     monkeypatch.setattr(honest.records, "write", lambda *of: None)
     honest.write(48, tmp_path, 40)
     (network, people, metric, delta), options = asked[0]
-    question = Question.of(network, people, metric, delta, None)
+    problem = Problem.of(network, metric, delta, people.domain, people.schema)
     ground = ground_metric(options["ground"], people.domain.width)
-    reach = Reach(preparations(network), head_of(network), question.similarity, ground.form)
+    reach = Reach(preparations(network), head_of(network), problem.similarity, ground.form)
     x = np.ascontiguousarray(people.x)
     together = reach.bound(x, [0.2])[:, 0]
     for i in (2, 7, 31):

@@ -96,7 +96,7 @@ def test_cut_offs_survive_writing_and_false_decisions_do_not(head: Any, place: i
     )  # fmt: skip
     records.write(tmp_path / "honest", found)
     assert verify(tmp_path / "honest").accepted
-    outcome = records.read(tmp_path / "honest").question.outcome
+    outcome = records.read(tmp_path / "honest").problem.outcome
     assert outcome.threshold == threshold and outcome.favourable == (favourable,)
     label = Label("y", classes, favourable=(favourable,), threshold=threshold)
     mine = rule(given, label, regression=not classes)

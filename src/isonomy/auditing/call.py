@@ -25,7 +25,6 @@ from isonomy.certificates.alone import ChangeAlone, changes_alone
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import CHUNK, certify
 from isonomy.certificates.consistency import counterexamples_saved_in
-from isonomy.certificates.question import on_all_coordinates
 from isonomy.errors import DataError, IsonomyError, NetworkError, ParameterError, template
 from isonomy.fairness import GroupFairness, group_fairness, scores
 from isonomy.fairness.reading import OtherReading, better_reading
@@ -33,6 +32,7 @@ from isonomy.networks.influence import read_features
 from isonomy.options import options_of
 from isonomy.population import PeopleSource, Population
 from isonomy.population.outcome import favourable_places
+from isonomy.problem import on_all_coordinates
 from isonomy.progress import Progress
 from isonomy.report.facts import facts_of
 from isonomy.report.findings import Findings, ObservedShift
@@ -135,12 +135,12 @@ def run(
     people = certificate.people
     assert people is not None
     people = people if plan.redact else with_ids(people, plan)
-    scored = scores(certificate.question.network, people, certificate.question.outcome)
+    scored = scores(certificate.problem.network, people, certificate.problem.outcome)
     group, refusal = _groups(certificate, people)
     return Findings(
         title=plan.name or people.schema.name,
         people=people,
-        network=certificate.question.network,
+        network=certificate.problem.network,
         certificate=certificate,
         group=group,
         group_refusal=refusal,
@@ -161,7 +161,7 @@ def run(
 
 def _alone(certificate: Certificate, people: Population, seed: int) -> tuple[ChangeAlone, ...]:
     """Bound the change by each protected attribute and proxy alone that is read, not immutable, and has limits."""
-    read = read_features(certificate.question.network, people.schema)
+    read = read_features(certificate.problem.network, people.schema)
     names = [
         each.name for each in people.schema.features
         if (each.protected or each.proxy) and not each.immutable and each.name in read
@@ -215,7 +215,7 @@ def _started(work: Path | None) -> datetime:
 
 def _groups(certificate: Certificate, people: Population) -> tuple[GroupFairness | None, str]:
     """Return rates of a named favourable outcome by protected group; or nothing, and why in one sentence."""
-    network, outcome = certificate.question.network, certificate.question.outcome
+    network, outcome = certificate.problem.network, certificate.problem.outcome
     if not people.schema.protected:
         return None, "Groups were not compared: the schema names no protected attribute."
     if not favourable_places(outcome):

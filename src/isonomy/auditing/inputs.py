@@ -13,7 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 
 from isonomy.auditing.plan import Plan
-from isonomy.certificates.question import resolve_outcome
 from isonomy.datasets import load_population
 from isonomy.datasets.catalogue import ENTRIES
 from isonomy.errors import DataError, FileError, ParameterError, template
@@ -26,6 +25,7 @@ from isonomy.population.schema import Unknown
 from isonomy.population.selection import SplitName
 from isonomy.population.sources import table_files
 from isonomy.population.tables import CELLS, described, read_pieces
+from isonomy.problem import resolve_outcome
 from isonomy.similarity import Counterparts, Metric, load_metric
 from isonomy.similarity.ground import Ground, GroundName
 

@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 
 from isonomy.certificates.forms import network_arrays
-from isonomy.certificates.question import on_all_coordinates
 from isonomy.errors import IsonomyError
 from isonomy.networks.load import open_network
 from isonomy.networks.network import Network
 from isonomy.population import Dialect, PeopleSource, Schema, Selection, open_people
 from isonomy.population.population import IntArray, drawn
 from isonomy.population.tables import USUAL, described
+from isonomy.problem import on_all_coordinates
 from isonomy.records import Record
 from isonomy_verify.asked import parted
 from isonomy_verify.record import dtype_of
@@ -55,7 +55,7 @@ def check_model(record: Record, path: Path) -> list[Claim]:
         network = _open(record, path, **reading)
     except IsonomyError as error:
         return [("model file", "rejected", f"{name} cannot be read as the certificate says: {_quote_error(error)}")]
-    one, other = network_arrays(network), network_arrays(record.network)
+    one, other = network_arrays(network), network_arrays(record.problem.network)
     if one.keys() != other.keys() or not all(np.array_equal(one[part], other[part]) for part in one):
         return [("model file", "rejected", f"{name} gives another network than the certified one")]
     claims = [("model file", "recomputed", f"{name} gives the certified network"), _check_head(record, path, reading)]
@@ -85,7 +85,7 @@ def _declared_reading(record: Record, reading: dict[str, Any]) -> list[Claim]:
 
 def _check_head(record: Record, path: Path, reading: dict[str, Any]) -> Claim:
     """Check whether the head follows from the file, read without the option, or was declared."""
-    head, name = record.network.head, quoted(path.name)
+    head, name = record.problem.network.head, quoted(path.name)
     try:
         own = _open(record, path, **reading | {"head": "auto"})
         follows, own_head = own.head == head and not own.assumed_head, "" if own.assumed_head else own.head

@@ -33,7 +33,7 @@ def changes_alone(certificate: Certificate, features: list[str], seed: int = 0) 
     Features must have limits, or categories. **Soundness.** Similar are those who agree in all but the feature, in the
     realizable domain whatever the certificate's: ``upper`` and ``lower`` are those of :func:`isonomy.certify_local`.
     """
-    question, people = certificate.question, certificate.people
+    problem, people = certificate.problem, certificate.people
     if people is None or not features:
         return ()
     some, changes = people.sample(ALONE, seed) if len(people) > ALONE else people, []
@@ -42,9 +42,9 @@ def changes_alone(certificate: Certificate, features: list[str], seed: int = 0) 
         free[people.schema.slices[feature]] = True
         metric = Counterparts(np.zeros(len(free)), free, names=people.schema.coordinate_names)
         local = certify_local(
-            question.network, some, metric, 1.0, domain="realizable", attack=certificate.searched,
-            decide=certificate.searched, threshold=question.outcome.threshold,
-            favourable=question.outcome.favourable or None, progress=None,
+            problem.network, some, metric, 1.0, domain="realizable", attack=certificate.searched,
+            decide=certificate.searched, threshold=problem.outcome.threshold,
+            favourable=problem.outcome.favourable or None, progress=None,
         )  # fmt: skip
         changes.append(ChangeAlone(feature, some, local))
     return tuple(changes)

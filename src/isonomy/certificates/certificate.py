@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from isonomy.arithmetic import at_least, at_most, decimals_of_bound, reached, these, weighted
+from isonomy.arithmetic import FloatArray, at_least, at_most, decimals_of_bound, reached, these, weighted
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means, compare_points, describe
 from isonomy.certificates.dual import Dual, Mixture, cells_of
@@ -28,11 +28,11 @@ from isonomy.certificates.finite_sample import Clusters, PopulationBound, popula
 from isonomy.certificates.local import LocalCertificate
 from isonomy.certificates.profiles import CellBlocks, Schedule
 from isonomy.certificates.protocol import Shift
-from isonomy.certificates.question import Question
 from isonomy.certificates.transport import Transport
 from isonomy.certificates.worst_case import Points, WorstCase
 from isonomy.errors import DataError, ParameterError, UnsupportedOperationError, template
 from isonomy.population import Population
+from isonomy.problem import Problem
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.metric import Metric
 from isonomy_verify.claims import Profiles
@@ -46,16 +46,12 @@ class Certificate:
     """Bounds, proved and attained, for the populations of a shift: those within γ of the individuals."""
 
     shift: Shift
-    delta: float
     epsilon: float | None
     confidence: float | None
-    tier: str
-    arithmetic: str
     local: LocalCertificate
     profiles: Profiles
     points: Points
     refusal: str  # why there is no bound for the population behind the sample; "" where there is one
-    question: Question = field(repr=False)
     people: Population | None = field(repr=False)  # None where individuals came as an array
     schedule: Schedule = field(repr=False)
     clusters: Clusters | None = None
@@ -71,9 +67,9 @@ class Certificate:
         points = self.points
 
         def evidence(at: int) -> dict[str, Any]:
-            pair = {"individual": self.question.x[points.owner[at]].tolist(), "person": points.person[at].tolist()}
+            pair = {"individual": self.x[points.owner[at]].tolist(), "person": points.person[at].tolist()}
             pair["counterpart"] = points.counterpart[at].tolist()
-            return describe(self.question) | self._parameters(self.shift.size) | pair
+            return describe(self.problem) | self._parameters(self.shift.size) | pair
 
         compare_points(points.owner, points.cost, points.value, self.profiles, evidence)
         self._compare(self.shift.size, self.lower, self.upper)
@@ -81,13 +77,43 @@ class Certificate:
     def _compare(self, gamma: float | None, lower: float, upper: float) -> None:
         where = "In the shift" if gamma is None else f"Within {gamma:g}"
         what = f"{where} of the individuals a population's mean output"
-        compare_means(what, lower, upper, self.question, **self._parameters(gamma))
+        compare_means(what, lower, upper, self.problem, (self.x, self.weights), **self._parameters(gamma))
 
     def _parameters(self, gamma: float | None) -> dict[str, Any]:
         parameters: dict[str, Any] = {"gamma": gamma, "tier": self.tier, "arithmetic": self.arithmetic}
         if isinstance(self.shift, Transport):
             return parameters | {"order": self.order, "ground": metric_to_text(self.ground)}
         return parameters | {"shift": self.shift.fingerprint()}
+
+    @property
+    def problem(self) -> Problem:
+        """Return the problem that the certificate answers."""
+        return self.local.problem
+
+    @property
+    def x(self) -> FloatArray:
+        """Return the individuals (n, m)."""
+        return self.local.x
+
+    @property
+    def weights(self) -> FloatArray:
+        """Return the weights (n,) of the individuals."""
+        return self.local.weights
+
+    @property
+    def delta(self) -> float:
+        """Return the largest distance of similar people."""
+        return self.problem.delta
+
+    @property
+    def tier(self) -> str:
+        """Return the tier of the bounds."""
+        return self.local.tier
+
+    @property
+    def arithmetic(self) -> str:
+        """Return the arithmetic of the runs that the bounds cover."""
+        return self.local.arithmetic
 
     @property
     def transport(self) -> Transport:
@@ -115,17 +141,17 @@ class Certificate:
         return self.transport.metric
 
     def __len__(self) -> int:
-        return len(self.question.x)
+        return len(self.local)
 
     @property
     def favourable(self) -> tuple[str, ...]:
         """Return the names of the favourable outcomes, if any."""
-        return self.question.outcome.favourable
+        return self.problem.outcome.favourable
 
     @property
     def threshold(self) -> float | None:
         """Return the cut-off of decisions, if there is one: of the favourable class, or of a regression's number."""
-        return self.question.outcome.threshold
+        return self.problem.outcome.threshold
 
     @property
     def upper(self) -> float:
@@ -146,7 +172,7 @@ class Certificate:
         """Return the best mixture of the attained points, for a shift of another size."""
         if gamma not in self._mixtures:
             shift = self.shift if gamma is None else self.shift.resized(gamma)
-            self._mixtures[gamma] = self.points.mixture(self.question.weights, shift)
+            self._mixtures[gamma] = self.points.mixture(self.weights, shift)
         return self._mixtures[gamma]
 
     @property
@@ -157,7 +183,7 @@ class Certificate:
     @cached_property
     def worst_case(self) -> WorstCase:
         """Return the distribution behind ``lower``: atoms, masses, transport cost."""
-        return self.points.worst(self.question, self.shift)
+        return self.points.worst(self.problem, self.weights, self.shift)
 
     @property
     def grid_error(self) -> float:
@@ -210,22 +236,22 @@ class Certificate:
     @property
     def cells(self) -> Cells:
         """Return the cells of all individuals, on which the dual works."""
-        return cells_of(self.profiles, np.arange(len(self)), self.question.weights)
+        return cells_of(self.profiles, np.arange(len(self)), self.weights)
 
     @cached_property
     def dual(self) -> Dual:
         """Return the dual of the transport problem over the profiles."""
-        return Dual(CellBlocks(self.profiles, self.question.weights), self.shift)
+        return Dual(CellBlocks(self.profiles, self.weights), self.shift)
 
     def __str__(self) -> str:
-        decimals = decimals_of_bound(self.upper, self.question.model.head == "regression")
+        decimals = decimals_of_bound(self.upper, self.problem.model.head == "regression")
         lower = at_least(self.lower, decimals) if self.lower > 0 else None
         return self.headline(at_most(self.upper, decimals), lower)
 
     def headline(self, upper: str, lower: str | None, unit: str = "") -> str:
         """Return the result in a sentence: ``upper`` and ``lower`` are rounded already, ``lower`` is None where no
         violation is attained; ``unit`` is what they are measured in."""
-        mean = weighted(self.question.weights)
+        mean = weighted(self.weights)
         populations = "" if self.shift.size == 0 else self.shift.words(len(self)) + mean
         return headline(populations, these(len(self)) + mean, upper, lower, unit, self.searched)
 

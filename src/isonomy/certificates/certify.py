@@ -29,16 +29,9 @@ from isonomy.certificates.chunks import POINT, PROFILE, Finished, Job, Work, fin
 from isonomy.certificates.consistency import counterexamples_saved_in, evidence_folder
 from isonomy.certificates.finite_sample import Clusters
 from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses
+from isonomy.certificates.people import check_people, in_memory, pose
 from isonomy.certificates.profiles import Schedule
-from isonomy.certificates.protocol import Model, Shift
-from isonomy.certificates.question import (
-    Question,
-    check_model_and_metric,
-    check_people,
-    on_all_coordinates,
-    own_delta,
-    resolve_outcome,
-)
+from isonomy.certificates.protocol import Shift
 from isonomy.certificates.transport import Transport, checked_shift
 from isonomy.certificates.worst_case import Points
 from isonomy.engine import EngineName, check_engine, open_engine
@@ -52,10 +45,11 @@ from isonomy.population.population import in_train
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import Selection, SplitName
 from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, chunk_keys, open_people
+from isonomy.problem import Model, Problem
 from isonomy.progress import Progress, Shares, shown
 from isonomy.similarity.ground import Ground
-from isonomy.similarity.metric import Metric, checked_delta, overlaps
-from isonomy.similarity.regions import MAX_BRANCHES, Similarity
+from isonomy.similarity.metric import Metric, overlaps
+from isonomy.similarity.regions import MAX_BRANCHES
 from isonomy_verify.claims import Profiles
 from isonomy_verify.dual import HUGE
 from isonomy_verify.individuals import DECISIONS
@@ -70,9 +64,9 @@ LARGEST_CHUNK = 2**22
 
 
 def certify(
-    model: Model,
+    model: Model | Problem,
     people: Population | npt.ArrayLike | str | PathLike[str] | Any,
-    metric: Metric,
+    metric: Metric | None = None,
     delta: float | None = None,
     shift: float | Shift = 0.0,
     *,
@@ -105,7 +99,8 @@ def certify(
 ) -> Certificate:
     """Bound the mean violation of every population of a shift: those close to the individuals.
 
-    ``model`` is a :class:`Network`, or any model with a tier. ``people``: a :class:`Population`; a table of numbers,
+    ``model`` is a :class:`Network`, or any model with a tier; or a :class:`Problem`, which brings metric, δ, schema,
+    domain and outcome. ``people``: a :class:`Population`; a table of numbers,
     which without a ``domain`` means all of ``R^m``; or, with a ``schema``, a pandas, Polars or Arrow table, the path of
     a Parquet file, of a folder of them or of a CSV file, or a Dask data frame, of which ``split`` takes one part and
     ``unknown="exclude"`` leaves out rows that do not fit. Similar is who is within ``delta`` in the ``metric``; None is
@@ -142,14 +137,15 @@ def certify(
     if work is not None:
         instance("work", work, str | PathLike, "a path")
     check_engine(engine, scheduler)
-    max_branches, rounds, seed = whole("max_branches", max_branches), whole("rounds", rounds), whole("seed", seed)
+    rounds, seed = whole("rounds", rounds), whole("seed", seed)
     budget, output_range = attack_budget(attack, seed), checked_range(output_range)
     folder = None if work is None else Path(work).resolve()
-    delta = own_delta(metric, delta)
-    source, space, model = _open(model, people, metric, delta, domain, schema, unknown, split, max_branches, folder)
+    parts = {"domain": domain, "favourable": favourable, "threshold": threshold}
+    parts["max_branches"] = None if max_branches == MAX_BRANCHES else max_branches
+    rows = {"unknown": unknown, "split": split, "work": folder}
+    problem, source = _open(model, people, (metric, delta), schema, parts, rows)
     job = Job(
-        model, metric, checked_delta(delta), space, populations.on(space), tier, budget, bool(decide), rounds,
-        arithmetic, output_range, max_branches, resolve_outcome(model, source.schema, favourable, threshold),
+        problem, populations.on(problem.domain), tier, budget, bool(decide), rounds, arithmetic, output_range,
         evidence=evidence_folder(folder or Path()),
     )  # fmt: skip
     keys = source.keys(chunk)
@@ -189,37 +185,30 @@ class _Array:
 
 
 def _open(
-    model: Model,
+    model: Model | Problem,
     people: Any,
-    metric: Metric,
-    delta: float,
-    domain: Domain | DomainKind | None,
+    similar: tuple[Metric | None, float | None],
     schema: Schema | None,
-    unknown: Unknown,
-    split: SplitName,
-    max_branches: int,
-    work: Path | None,
-) -> tuple[PeopleSource, Domain, Model]:
-    """Check the inputs; return the source of people, the domain, and the model on all coordinates."""
-    files = people.files if isinstance(people, InMemory) else ()
-    if isinstance(people, InMemory):
-        people = people.people
-    check_people(people, schema)
-    if isinstance(people, Population) or (schema is None and not isinstance(people, str | PathLike | PeopleSource)):
-        question = Question.of(model, people, metric, delta, domain, max_branches)
-        source = open_people(people, schema, split=split) if isinstance(people, Population) else _Array(question.x)
-        if isinstance(source, InMemory):
-            source = replace(source, files=files)
-        return source, question.domain, question.model  # type: ignore[return-value]
-    check_model_and_metric(model, metric)
-    if isinstance(people, PeopleSource):
-        people, schema = open_people(people, schema), people.schema
-    if schema is None:
+    parts: dict[str, Any],
+    rows: dict[str, Any],
+) -> tuple[Problem, PeopleSource]:
+    """Return the problem, and the source of its individuals; rows that are read later are checked then."""
+    own = model.schema if isinstance(model, Problem) else schema
+    opened = isinstance(people, Population | PeopleSource)
+    check_people(people, schema if opened or not hasattr(people, "columns") else own)
+    if not opened and not isinstance(people, str | PathLike) and not hasattr(people, "columns"):
+        x: Any = in_memory(people, None)
+        problem = pose(model, x, *similar, None, **parts)
+        problem.check(x)
+        return problem, _Array(x)  # type: ignore[return-value]
+    if own is None and not opened:
         raise ParameterError(f"'schema' must be given beside {people}: it says what the columns mean.")
-    space = domain if isinstance(domain, Domain) else schema.domain(domain or "realizable")
-    Similarity(metric, checked_delta(delta), space, max_branches)  # checks that they fit
-    source = open_people(people, schema, unknown=unknown, split=split, work=work)
-    return source, space, on_all_coordinates(model, schema)
+    asked = people.people if isinstance(people, InMemory) else people
+    known = None if isinstance(model, Problem) else people.schema if opened else schema
+    problem = pose(model, asked, *similar, known, **parts)
+    if isinstance(asked, Population):
+        problem.check(asked.x)
+    return problem, open_people(people, schema if opened else own, **rows)
 
 
 def _schedule(
@@ -291,16 +280,15 @@ def _certificate(
             f"Column {name!r}: the sampling weights add up to {total:.3g}; scale them so that their sum lies between "
             f"{1 / HUGE:.0e} and {HUGE:.0e}."
         )
-    question = Question(job.model, job.metric, job.delta, x, weights, job.domain, schema, job.max_branches, job.outcome)
-    people = _people(source, columns, job.domain)
+    problem, people = job.problem, _people(source, columns, job.problem.domain)
     clusters = _clusters(people, n, *cluster)
     decision = np.array(DECISIONS)[columns["decision"]]
     with counterexamples_saved_in(job.evidence, columns["rows"]):
         other, flip = columns["counterpart"], columns["flip_counterpart"]
-        witnesses = Witnesses(x, other, columns["lower"], decision == "flippable", flip, question)
+        witnesses = Witnesses(x, other, columns["lower"], decision == "flippable", flip, problem)
         local = LocalCertificate(
-            columns["upper"], columns["lower"], witnesses, decision, np.empty((n, 0)), job.delta, job.tier,
-            job.arithmetic, question,
+            columns["upper"], columns["lower"], witnesses, decision, np.empty((n, 0)), weights, job.tier,
+            job.arithmetic, problem,
         )  # fmt: skip
         start = np.append(0, np.cumsum(columns["profile_count"]))
         radius, value, passes = (columns[f"profile_{name}"] for name in PROFILE)
@@ -309,9 +297,9 @@ def _certificate(
         points = Points(owner, *(columns[f"point_{name}"] for name in POINT))
         assert job.schedule is not None
         return Certificate(
-            job.shift, job.delta, epsilon, confidence, job.tier, job.arithmetic, local, profiles, points,
-            _refusal(people, job.metric, job.shift, confidence, clusters), question, people, job.schedule,
-            clusters, source.files, computed, job.output_range if job.model.head == "regression" else None,
+            job.shift, epsilon, confidence, local, profiles, points,
+            _refusal(people, problem.metric, job.shift, confidence, clusters), people, job.schedule,
+            clusters, source.files, computed, job.output_range if problem.model.head == "regression" else None,
             searched=job.attack is not None,
         )  # fmt: skip
 

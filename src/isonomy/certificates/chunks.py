@@ -29,18 +29,13 @@ from isonomy.certificates.consistency import counterexamples_saved_in
 from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import Schedule, make_schedule, most_passes, profiles, profiles_of_table
-from isonomy.certificates.protocol import Model, Shift, tier_for
-from isonomy.certificates.question import Question, resolve_outcome
+from isonomy.certificates.protocol import Shift, tier_for
 from isonomy.certificates.transport import Transport
 from isonomy.certificates.worst_case import TURNS, search, zero_cost_points
 from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
 from isonomy.files import Arrays, FolderStore, atomic
-from isonomy.population import Domain
-from isonomy.population.feature import Label
-from isonomy.population.outcome import favourable_places
 from isonomy.population.sources import Chunk, ChunkKey, PeopleSource
-from isonomy.similarity.files import metric_to_text
-from isonomy.similarity.metric import Metric
+from isonomy.problem import Problem
 from isonomy_verify.arithmetic import up
 from isonomy_verify.individuals import DECISIONS
 
@@ -74,12 +69,9 @@ REGION, STEP = 2.0**20, 2.0**24
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """The question for all individuals; ``model`` reads all coordinates of the domain."""
+    """A problem, a shift, and how hard to work on them, for all individuals."""
 
-    model: Model
-    metric: Metric
-    delta: float
-    domain: Domain
+    problem: Problem
     shift: Shift
     tier: str
     attack: AttackBudget | None  # None: no search
@@ -87,24 +79,19 @@ class Job:
     rounds: int
     arithmetic: Arithmetic
     output_range: tuple[float, float] | None
-    max_branches: int
-    outcome: Label
     schedule: Schedule | None = None
     evidence: Path | None = None  # where a contradiction is saved, with the individual; None: nowhere
 
     @cached_property
     def identity(self) -> str:
         """Return the hash of all that a chunk's columns depend on, but for its individuals."""
-        others = ("model", "metric", "shift", "domain", "outcome", "evidence")
+        others = ("problem", "shift", "evidence")
         numbers = [field.name for field in fields(self) if field.name not in others]
         texts = [
             f"isonomy {version('isonomy')} numpy {np.__version__} layout {LAYOUT}",
-            self.model.hash(),
-            metric_to_text(self.metric),
+            self.problem.hash,
             self.shift.fingerprint(),
-            f"decides {self.outcome.threshold!r} {favourable_places(self.outcome)!r}",
             *(f"{name} {getattr(self, name)!r}" for name in numbers),
-            *(repr(np.asarray(getattr(self.domain, part.name)).tolist()) for part in fields(self.domain)),
         ]
         return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
@@ -114,18 +101,18 @@ class Job:
         """Make a schedule on a pilot group chosen by row numbers alone; ``tick`` is called with the rows done now."""
         x, weights, complete = self._pilot(source, keys)
         local = self._certify_local(x, None, False)
-        largest = largest_violation(self.model.head, self.output_range)
-        if self.domain.kind == "unbounded" and not math.isfinite(largest):
+        largest = largest_violation(self.problem.model.head, self.output_range)
+        if self.problem.domain.kind == "unbounded" and not math.isfinite(largest):
             raise ParameterError(
                 "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
                 "individuals with a schema (domain 'relaxed' or 'realizable')."
             )
         if not isinstance(self.shift, Transport):
             return Schedule((), None, 0.0, complete)
-        moving = self._moving(local, self.shift)
+        moving = self._moving(x, self.shift)
         if weights.any():
             weights = np.ldexp(weights, -np.frexp(weights.max())[1])  # a few may be too small to add up
-            moving = replace(moving, question=replace(moving.question, weights=weights))
+            moving = replace(moving, weights=weights)
         schedule = make_schedule(moving, local.upper, self.shift, largest, self.tier == "tight", tick)
         return replace(schedule, whole=complete)
 
@@ -136,15 +123,14 @@ class Job:
 
     def _work(self, x: FloatArray) -> tuple[float, float, float]:
         """Return about the multiplications for an individual: local bounds, bounds with a moving centre, searches."""
-        question = Question.of(self.model, x, self.metric, self.delta, self.domain, self.max_branches)
-        regions = question.similarity.count(x)
+        regions = self.problem.similarity.count(x)
         steps = 0 if self.attack is None else 1 + self.attack.steps
         near = passes = 0.0
         if isinstance(self.shift, Transport) and self.schedule is not None:
-            moving = Moving(question, self.shift.metric, self.arithmetic == "float32")
+            moving = self._moving(x, self.shift)
             passes = most_passes(moving, self.shift, self.tier == "tight", self.rounds, self.schedule)
             near = moving.reach.resized(max(self.schedule.rungs, default=0.0)).count(x)
-        each = REGION + tier_for(question, self.tier).price
+        each = REGION + tier_for(self.problem, self.tier).price
         moving_too = 1 if passes else 0.1
         return regions * each, regions * near * passes * each, steps * (STEP * moving_too + REGION * regions / 4)
 
@@ -176,10 +162,10 @@ class Job:
         with counterexamples_saved_in(self.evidence, chunk.rows):
             local_tick, moving_tick, search_tick = self._stages(n, share)
             local = self._certify_local(x, self.attack, self.decide, lambda done, total: local_tick(done))
-            known, largest = local.witnesses, largest_violation(self.model.head, self.output_range)
+            known, largest = local.witnesses, largest_violation(self.problem.model.head, self.output_range)
             points = zero_cost_points(x, local.lower, known.counterpart)
             if isinstance(self.shift, Transport):
-                moving, tight = self._moving(local, self.shift), self.tier == "tight"
+                moving, tight = self._moving(x, self.shift), self.tier == "tight"
                 assert self.schedule is not None
                 schedule, upper = self.schedule, local.upper
                 profile = profiles(moving, upper, self.shift, largest, tight, self.rounds, schedule, moving_tick)
@@ -189,7 +175,7 @@ class Job:
                 profile = profiles_of_table(np.zeros(1), local.upper[:, None], largest, np.zeros((n, 1)))
             if not (np.isfinite(profile.value).all() and (profile.value >= 0).all()):
                 raise NotANumberError("A bound of these individuals is not a finite number >= 0; nothing is certified.")
-        check_range(points.value, self.model.head, self.output_range)
+        check_range(points.value, self.problem.model.head, self.output_range)
         return about | {
             "upper": local.upper,
             "lower": local.lower,
@@ -221,19 +207,12 @@ class Job:
         self, x: FloatArray, attack: AttackBudget | None, decide: bool, tick: Callable[[int, int], None] | None = None
     ) -> LocalCertificate:
         return certify_local(
-            self.model, x, self.metric, self.delta, domain=self.domain, tier=self.tier,  # type: ignore[arg-type]
-            attack=attack or False, decide=decide, arithmetic=self.arithmetic, max_branches=self.max_branches,
-            progress=tick, predict=False, threshold=self.outcome.threshold, favourable=self._favourable(),
+            self.problem, x, tier=self.tier, attack=attack or False, decide=decide,  # type: ignore[arg-type]
+            arithmetic=self.arithmetic, progress=tick, predict=False,
         )  # fmt: skip
 
-    def _favourable(self) -> tuple[str, ...] | None:
-        """The favourable classes as they are called where no schema names them."""
-        names = resolve_outcome(self.model, None).classes
-        good = self.outcome.favourable
-        return (tuple(names[place] for place in favourable_places(self.outcome)) if names else good) or None
-
-    def _moving(self, local: LocalCertificate, shift: Transport) -> Moving:
-        return Moving(local.question, shift.metric, self.arithmetic == "float32")
+    def _moving(self, x: FloatArray, shift: Transport) -> Moving:
+        return Moving(self.problem, x, np.ones(len(x)), shift.metric, self.arithmetic == "float32")
 
 
 def _empty_columns(width: int) -> Arrays:

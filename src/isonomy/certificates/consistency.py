@@ -34,8 +34,8 @@ from isonomy.population import Domain
 from isonomy.similarity.files import metric_from_text, metric_to_text
 
 if TYPE_CHECKING:
-    from isonomy.certificates.question import Question
     from isonomy.networks.network import Network
+    from isonomy.problem import Problem
     from isonomy.similarity.metric import Metric
     from isonomy_verify.claims import Profiles
 
@@ -102,7 +102,7 @@ def compare(
 
 
 def compare_people(
-    question: Question,
+    problem: Problem,
     x: FloatArray,
     lower: FloatArray,
     upper: FloatArray,
@@ -120,7 +120,7 @@ def compare_people(
         pair: Evidence = {"row": original_row(row), "individual": x[row].tolist()}
         if counterparts is not None:
             pair |= {"counterpart": counterparts[0][row].tolist(), "flip_counterpart": counterparts[1][row].tolist()}
-        return describe(question) | parameters | pair
+        return describe(problem) | parameters | pair
 
     compare(lower, upper, lambda row: f"Row {original_row(row)}: the output for a similar individual", evidence)
     both = certified & flips
@@ -170,16 +170,23 @@ def _profile_values(owner: NDArray[np.int64], cost: FloatArray, profiles: Profil
 
 
 def compare_means(
-    what: str, lower: npt.ArrayLike, upper: npt.ArrayLike, question: Question | None = None, **parameters: Any
+    what: str,
+    lower: npt.ArrayLike,
+    upper: npt.ArrayLike,
+    problem: Problem | None = None,
+    people: tuple[FloatArray, FloatArray] | None = None,
+    **parameters: Any,
 ) -> None:
-    """Check that an attained mean, or largest violation, is below the proved one."""
+    """Check that an attained mean, or largest violation, is below the proved one; ``people`` are coordinates (n, m) and
+    weights (n,)."""
 
     def evidence(_: int) -> Evidence:
-        if question is None:
+        if problem is None:
             return parameters
-        few = question.x.size <= PEOPLE
-        rows = {"individuals": question.x.tolist(), "weights": question.weights.tolist()} if few else {}
-        return describe(question) | parameters | rows
+        rows = {}
+        if people is not None and people[0].size <= PEOPLE:
+            rows = {"individuals": people[0].tolist(), "weights": people[1].tolist()}
+        return describe(problem) | parameters | rows
 
     compare(lower, upper, lambda _: what, evidence)
 
@@ -194,15 +201,15 @@ def refuse(message: str, evidence: Callable[[], Evidence]) -> None:
     raise SoundnessError(f"{message}: one of the two is wrong and nothing is certified", where, file)
 
 
-def describe(question: Any) -> Evidence:
-    """Return network, metric, domain and distance of a question or a job in the form that :func:`load` reads."""
+def describe(problem: Problem) -> Evidence:
+    """Return network, metric, domain and distance of a problem in the form that :func:`load` reads."""
     return {
-        "network": {name: array.tolist() for name, array in network_arrays(question.network).items()},
-        "metric": metric_to_text(question.metric),
-        "delta": question.delta,
-        "domain": {name: array.tolist() for name, array in domain_arrays(question.domain).items()},
-        "names": list(question.domain.names),
-        "max_branches": question.max_branches,
+        "network": {name: array.tolist() for name, array in network_arrays(problem.network).items()},
+        "metric": metric_to_text(problem.metric),
+        "delta": problem.delta,
+        "domain": {name: array.tolist() for name, array in domain_arrays(problem.domain).items()},
+        "names": list(problem.domain.names),
+        "max_branches": problem.max_branches,
     }
 
 

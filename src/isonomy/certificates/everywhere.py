@@ -24,12 +24,11 @@ from isonomy.brief import brief
 from isonomy.certificates.certificate import judge
 from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.local import Arithmetic, Witnesses
-from isonomy.certificates.protocol import Model
-from isonomy.certificates.question import Question, check_model_and_metric, on_all_coordinates
-from isonomy.errors import NetworkError, ParameterError, template
+from isonomy.errors import ParameterError, template
 from isonomy.given import choice, whole
 from isonomy.parallel import one_thread
 from isonomy.population import Domain, Population, Schema
+from isonomy.problem import Model, Problem
 from isonomy.progress import Progress, shown
 from isonomy.search import Limits, checked_limits
 from isonomy.search.pairs import Pairs
@@ -68,7 +67,7 @@ class GlobalCertificate:
     parts: int
     seconds: float
     arithmetic: str
-    question: Question = field(repr=False)
+    problem: Problem = field(repr=False)
 
     __repr__ = brief
 
@@ -77,7 +76,7 @@ class GlobalCertificate:
         pair = {name: side[0].tolist() for name, side in sides.items() if len(side)}
         what = "The output between two similar individuals of the domain"
         attained = np.append(self.lower, self.witness.value)
-        compare_means(what, attained, self.upper, self.question, arithmetic=self.arithmetic, **pair)
+        compare_means(what, attained, self.upper, self.problem, arithmetic=self.arithmetic, **pair)
 
     @property
     def verdict(self) -> str:
@@ -121,24 +120,23 @@ def certify_everywhere(
     began = time.monotonic()
     limits = checked_limits(time_limit, gap, epsilon, max_nodes)
     choice("arithmetic", arithmetic, Arithmetic)
-    check_model_and_metric(model, metric)
     seed = whole("seed", seed)
-    question = _question(model, metric, checked_delta(delta), domain)
+    problem = _problem(model, metric, checked_delta(delta), domain)
     deadline = began + limits.seconds
     with one_thread(), shown("Certifying everywhere", progress) as tick:
-        search = _PairSearch(question, limits, arithmetic == "float32", seed, deadline)
+        search = _PairSearch(problem, limits, arithmetic == "float32", seed, deadline)
         while search.can_continue and time.monotonic() < deadline:
             search.round()
             tick(int(1000 * search.closed_share), 1000)
     witness = search.witness()
     return GlobalCertificate(
-        search.upper, search.lower, search.decided(), witness, limits.epsilon, limits.gap, question.delta,
-        search.parts_bounded, time.monotonic() - began, arithmetic, question,
+        search.upper, search.lower, search.decided(), witness, limits.epsilon, limits.gap, problem.delta,
+        search.parts_bounded, time.monotonic() - began, arithmetic, problem,
     )  # fmt: skip
 
 
-def _question(model: Model, metric: Metric, delta: float, domain: Domain | Schema | Population) -> Question:
-    """Return a question without individuals, after the same checks as for given ones."""
+def _problem(model: Model, metric: Metric, delta: float, domain: Domain | Schema | Population) -> Problem:
+    """Return the problem on a domain with finite ranges."""
     schema = domain if isinstance(domain, Schema) else domain.schema if isinstance(domain, Population) else None
     space = domain.domain("realizable") if isinstance(domain, Schema) else domain
     space = space.domain if isinstance(space, Population) else space
@@ -152,25 +150,19 @@ def _question(model: Model, metric: Metric, delta: float, domain: Domain | Schem
             f"'domain' must have a finite range for every coordinate, and '{space.names[row]}' has none: "
             "give the feature a low and a high in the schema, and use the relaxed or realizable domain."
         )
-    model = model if schema is None else on_all_coordinates(model, schema)
-    if model.input_width != space.width:
-        raise NetworkError(f"'{model.name}' reads {model.input_width} numbers but the domain has {space.width}.")
-    none = np.zeros((0, space.width))
-    question = Question(model, metric, delta, none, np.zeros(0), space, schema)
-    _ = question.similarity  # checks metric and delta
-    return question
+    return Problem.of(model, metric, delta, space, schema)
 
 
 class _PairSearch:
     """Branch and bound over pairs: open parts by their bounds, and the tree of all parts for the decided share."""
 
-    def __init__(self, question: Question, limits: Limits, float32_run: bool, seed: int, deadline: float) -> None:
-        self.question, self.limits = question, limits
-        layers = preparations(question.network).network
-        self.pairs = Pairs(question.similarity, question.network, layers.reads, float32_run)
-        self.head = head_of(question.network, None, float32_run)
+    def __init__(self, problem: Problem, limits: Limits, float32_run: bool, seed: int, deadline: float) -> None:
+        self.problem, self.limits = problem, limits
+        layers = preparations(problem.network).network
+        self.pairs = Pairs(problem.similarity, problem.network, layers.reads, float32_run)
+        self.head = head_of(problem.network, None, float32_run)
         self.rng = np.random.default_rng(seed)
-        self.lower, none = 0.0, np.zeros((0, question.domain.width))
+        self.lower, none = 0.0, np.zeros((0, problem.domain.width))
         self.pair = none, none  # the worst pair so far, each side a table of one row
         root, _ = self.pairs.narrowed(self.pairs.everybody())
         bound = min(float(self.pairs.bound(root)[0]), self.head.largest)
@@ -267,7 +259,7 @@ class _PairSearch:
         if not len(x):
             return
         effort = AttackBudget(steps=10, restarts=0, branches=8)
-        finds = attack(self.question.network, self.head, self.question.similarity, x, effort)
+        finds = attack(self.problem.network, self.head, self.problem.similarity, x, effort)
         best = int(finds.lower.argmax())
         if finds.lower[best] > self.lower or not len(self.pair[0]):
             self.lower = max(self.lower, float(finds.lower[best]))
@@ -278,8 +270,8 @@ class _PairSearch:
         low, high = self.domain_ends
         points = low + self.rng.random((SAMPLE, len(low))) * (high - low)
         box = Parts(points.copy(), points.copy(), points, points, np.ones(SAMPLE))
-        for start, stop in self.question.domain.blocks:
-            if self.question.domain.kind == "realizable":
+        for start, stop in self.problem.domain.blocks:
+            if self.problem.domain.kind == "realizable":
                 box.x_low[:, start:stop], box.x_high[:, start:stop] = low[start:stop], high[start:stop]
             elif stop - start > 1:
                 shares = self.rng.dirichlet(np.ones(stop - start), SAMPLE)
@@ -292,7 +284,7 @@ class _PairSearch:
             return self.pair[0]
         low, high = self.domain_ends
         scale = 2.0 ** -self.rng.uniform(1, 24, (ATTACKED, 1))
-        numbers = self.question.domain.numeric
+        numbers = self.problem.domain.numeric
         x = np.tile(np.concatenate(self.pair), (ATTACKED // 2, 1))
         x = x + np.where(numbers, self.rng.normal(size=x.shape) * scale * (high - low), 0.0)
         return self.pairs.snapped_members(x)
@@ -300,4 +292,4 @@ class _PairSearch:
     def witness(self) -> Witnesses:
         """Return the worst pair."""
         x, y = self.pair
-        return Witnesses(x, y, np.full(len(x), self.lower), np.zeros(len(x), dtype=bool), x, self.question)
+        return Witnesses(x, y, np.full(len(x), self.lower), np.zeros(len(x), dtype=bool), x, self.problem)

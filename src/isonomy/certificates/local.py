@@ -24,13 +24,14 @@ from isonomy.attacks import AttackBudget, Finds, attack_budget
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people
 from isonomy.certificates.network_tier import Bounds, chunk_rows
-from isonomy.certificates.protocol import Model, tier_for
-from isonomy.certificates.question import Question, own_delta, people_of
+from isonomy.certificates.people import in_memory, pose
+from isonomy.certificates.protocol import tier_for
 from isonomy.errors import ParameterError, template
 from isonomy.given import FINITE, choice, instance, number
 from isonomy.parallel import in_parallel
 from isonomy.population import Domain, DomainKind, Population, Schema
 from isonomy.population.outcome import rule
+from isonomy.problem import Model, Problem
 from isonomy.progress import Progress, shown
 from isonomy.search import checked_limits
 from isonomy.similarity.metric import Metric
@@ -56,17 +57,17 @@ class LocalCertificate:
     witnesses: Witnesses
     decision: NDArray[np.str_]  # "certified", "flippable", "undecided", or "none" for a regression without cut-off
     prediction: FloatArray  # outputs of the network
-    delta: float
+    weights: FloatArray
     tier: str
     arithmetic: str
-    question: Question = field(repr=False)
+    problem: Problem = field(repr=False)
 
     __repr__ = brief
 
     def __post_init__(self) -> None:
         pairs = self.witnesses
         compare_people(
-            self.question, self.question.x, self.lower, self.upper, self.decision == "certified", pairs.flips,
+            self.problem, self.x, self.lower, self.upper, self.decision == "certified", pairs.flips,
             (pairs.counterpart, pairs.flip_counterpart), tier=self.tier, arithmetic=self.arithmetic,
             threshold=self.threshold, favourable=list(self.favourable),
         )  # fmt: skip
@@ -75,32 +76,42 @@ class LocalCertificate:
         return len(self.upper)
 
     @property
+    def x(self) -> FloatArray:
+        """Return the individuals (n, m)."""
+        return self.witnesses.individual
+
+    @property
+    def delta(self) -> float:
+        """Return the largest distance of similar people."""
+        return self.problem.delta
+
+    @property
     def favourable(self) -> tuple[str, ...]:
         """Return the names of the favourable outcomes, if any."""
-        return self.question.outcome.favourable
+        return self.problem.outcome.favourable
 
     @property
     def threshold(self) -> float | None:
         """Return the cut-off of decisions, if there is one: of the favourable class, or of a regression's number."""
-        return self.question.outcome.threshold
+        return self.problem.outcome.threshold
 
     @property
     def mean_upper(self) -> float:
         """Return the weighted mean of ``upper``, rounded up."""
-        return mean_up(self.upper, self.question.weights)
+        return mean_up(self.upper, self.weights)
 
     @property
     def mean_lower(self) -> float:
         """Return the weighted mean of ``lower``, rounded down."""
-        return mean_down(self.lower, self.question.weights)
+        return mean_down(self.lower, self.weights)
 
     def __str__(self) -> str:
-        regression = self.question.model.head == "regression"
+        regression = self.problem.model.head == "regression"
         mean = decimals_of_bound(self.mean_upper, regression)
         most = decimals_of_bound(float(self.upper.max()), regression)
         kinds = [f"{int((self.decision == kind).sum()):,} {kind}" for kind in ("certified", "flippable", "undecided")]
-        who = f"{len(self):,} individual{'s' * (len(self) != 1)}{weighted(self.question.weights)}"
-        what = rule(self.question.outcome)
+        who = f"{len(self):,} individual{'s' * (len(self) != 1)}{weighted(self.weights)}"
+        what = rule(self.problem.outcome)
         decided = "" if (self.decision == "none").all() else f"\nDecided is {what}.\nDecisions: {', '.join(kinds)}."
         return (
             f"{who}: mean violation at most {at_most(self.mean_upper, mean)}, found at least "
@@ -117,7 +128,7 @@ class LocalCertificate:
         """Return for each feature whether and how far the similar sets can move it."""
         from isonomy.certificates.movement import movement
 
-        return movement(self.question)
+        return movement(self.problem, self.x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +143,7 @@ class Witnesses:
     value: FloatArray
     flips: NDArray[np.bool_]
     flip_counterpart: FloatArray
-    question: Question = field(repr=False)
+    problem: Problem = field(repr=False)
 
     __repr__ = brief
 
@@ -142,7 +153,7 @@ class Witnesses:
     def frame(self, row: int, flip: bool = False) -> pd.DataFrame:
         """Return one pair side by side in raw units, features that differ marked."""
         other = self.flip_counterpart if flip else self.counterpart
-        pair = self.question.raw(np.stack([self.individual[row], other[row]]))
+        pair = self.problem.raw(np.stack([self.individual[row], other[row]]))
         pair.index = pd.Index(["individual", "counterpart"])
         table = pair.T
         table["differs"] = np.where(table["individual"].map(str) != table["counterpart"].map(str), "*", "")
@@ -156,9 +167,9 @@ class Witnesses:
 
 
 def certify_local(
-    model: Model,
+    model: Model | Problem,
     people: Population | npt.ArrayLike | Any,
-    metric: Metric,
+    metric: Metric | None = None,
     delta: float | None = None,
     *,
     schema: Schema | None = None,
@@ -181,7 +192,8 @@ def certify_local(
     ``model`` within ``delta`` in the ``metric``.
 
     ``people`` is a :class:`Population` (its domain and weights are used); with a ``schema`` a pandas, Polars or Arrow
-    table; or an array of coordinates with ``domain=``, which without one means all of ``R^m``. ``delta`` may be left
+    table; or an array of coordinates with ``domain=``, which without one means all of ``R^m``. A :class:`Problem` in
+    the place of the model brings metric, δ, schema, domain and outcome. ``delta`` may be left
     out for :class:`Counterparts` alone, whose tolerances mean 1. ``tier="interval"`` is the fastest, ``"quick"`` adds
     one backward pass for each output, ``"tight"`` bounds hidden neurons by majorants or backward passes too,
     ``"paper"`` goes through the box of the paper's Theorem 5.1 on the unbounded domain, whatever domain a population
@@ -209,26 +221,28 @@ def certify_local(
     instance("decide", decide, bool, "True or False")
     budget = attack_budget(attack)
     limits, began = checked_limits(time_limit, gap, epsilon, max_nodes), time.monotonic()
-    space = _paper_domain(domain) if tier == "paper" else domain
-    question = Question.of(
-        model, people_of(people, schema), metric, own_delta(metric, delta), space, max_branches,
-        favourable=favourable, threshold=threshold,
+    people = in_memory(people, model.schema if isinstance(model, Problem) and hasattr(people, "columns") else schema)
+    problem = pose(
+        model, people, metric, delta, schema, domain=_paper_domain(domain) if tier == "paper" else domain,
+        favourable=favourable, threshold=threshold, max_branches=None if max_branches == MAX_BRANCHES else max_branches,
     )  # fmt: skip
-    bounds = tier_for(question, tier, arithmetic == "float32")
-    n = len(question.x)
+    x, weights = (people.x, people.weights) if isinstance(people, Population) else (people, np.ones(len(people)))
+    problem.check(x)
+    bounds = tier_for(problem, tier, arithmetic == "float32")
+    n = len(x)
     upper, certified = np.empty(n), np.empty(n, dtype=bool)
     # Without a search each individual is its own counterpart, and the table need not be copied.
     searched = budget is not None or decide or tier == "exact"
-    lower, other = np.zeros(n), np.array(question.x) if searched else question.x
-    flips, flip_other = np.zeros(n, dtype=bool), np.array(question.x) if searched else question.x
+    lower, other = np.zeros(n), np.array(x) if searched else x
+    flips, flip_other = np.zeros(n, dtype=bool), np.array(x) if searched else x
     # With many regions per individual blocks are smaller, so that the bar moves and threads have enough to share.
-    many = question.similarity.count(question.x) if n > SAMPLE else 1.0
+    many = problem.similarity.count(x) if n > SAMPLE else 1.0
     size = max(1, min(bounds.size, int(BLOCKS * bounds.size / many)))
 
     def work(start: int) -> tuple[FloatArray, NDArray[np.bool_], Finds | None]:
-        x = np.array(question.x[start : start + size])
-        known = bounds.chunk(x)
-        return known.upper, known.kept, None if budget is None else bounds.attack(x, budget, known)
+        some = np.array(x[start : start + size])
+        known = bounds.chunk(some)
+        return known.upper, known.kept, None if budget is None else bounds.attack(some, budget, known)
 
     starts = range(0, n, size)
     with shown("Certifying", progress) as tick:
@@ -241,16 +255,16 @@ def certify_local(
             tick(rows.stop, n)
         finds = Finds(lower, other, flips, flip_other)
         if tier == "exact":
-            upper, settled = bounds.close_gaps(upper, finds, limits, began, tick)
+            upper, settled = bounds.close_gaps(x, upper, finds, limits, began, tick)
             certified |= settled
         if decide and bounds.head.decides:
-            bounds.decide(certified, finds, max_nodes)
+            bounds.decide(x, certified, finds, max_nodes)
     decision = np.where(certified, "certified", np.where(flips, "flippable", "undecided"))
     if not bounds.head.decides:
         decision = np.full(n, "none")
-    witnesses = Witnesses(question.x, other, lower, flips, flip_other, question)
-    prediction = question.model(question.x) if predict else np.empty((n, 0))
-    return LocalCertificate(upper, lower, witnesses, decision, prediction, question.delta, tier, arithmetic, question)
+    witnesses = Witnesses(x, other, lower, flips, flip_other, problem)
+    prediction = problem.model(x) if predict else np.empty((n, 0))
+    return LocalCertificate(upper, lower, witnesses, decision, prediction, weights, tier, arithmetic, problem)
 
 
 def verdicts(lower: FloatArray, upper: FloatArray, epsilon: float) -> NDArray[np.str_]:

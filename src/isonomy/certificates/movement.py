@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certificates.question import Question
+from isonomy.problem import Problem
 from isonomy_verify.sets import region_of
 
 ROWS = 1024
@@ -25,16 +25,16 @@ def sampled_rows(people: int) -> slice:
     return slice(None, None, -(-people // ROWS))
 
 
-def movement(question: Question) -> pd.DataFrame:
+def movement(problem: Problem, x: FloatArray) -> pd.DataFrame:
     """Return a row per feature: ``moves`` (share of individuals), ``least`` and ``most`` change, ``categories``.
 
     Changes of numbers are in raw units, the largest over the sampled individuals, and may be over-estimated just as
     the regions are. ``categories`` is the mean number of other categories that some similar individual has.
     """
-    x = np.array(question.x[sampled_rows(len(question.x))])
-    low, high = _extremes(question, x)
+    x = np.array(x[sampled_rows(len(x))])
+    low, high = _extremes(problem, x)
     rows = []
-    for name, where, unit, block in _features(question):
+    for name, where, unit, block in _features(problem):
         down, up = low[:, where], high[:, where]
         moves = (up > NEGLIGIBLE) | (down < -NEGLIGIBLE)
         if block:
@@ -46,14 +46,14 @@ def movement(question: Question) -> pd.DataFrame:
             span = float(down.min() * unit), float(up.max() * unit)
             rows.append((name, float(moves.any(axis=1).mean()), *span, np.nan))
     table = pd.DataFrame(rows, columns=["feature", "moves", "least", "most", "categories"]).set_index("feature")
-    if question.schema is not None:
-        kinds = ["protected" if f.protected else "proxy" if f.proxy else "" for f in question.schema.features]
+    if problem.schema is not None:
+        kinds = ["protected" if f.protected else "proxy" if f.proxy else "" for f in problem.schema.features]
         table.insert(0, "role", kinds)
     return table
 
 
 @np.errstate(over="ignore")
-def _extremes(question: Question, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _extremes(problem: Problem, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the lowest and highest moves (n, m) of every coordinate over each individual's regions.
 
     **Soundness.** The range of an identity layer is that of the coordinates' moves, and the kernel rounds it outward;
@@ -61,7 +61,7 @@ def _extremes(question: Question, x: FloatArray) -> tuple[FloatArray, FloatArray
     """
     low, high = np.full(x.shape, np.inf), np.full(x.shape, -np.inf)
     eye = np.eye(x.shape[1])
-    for regions in question.similarity.each(x):
+    for regions in problem.similarity.each(x):
         for piece in regions.pieces(ROWS):
             start, moves = piece.centre - x[piece.owner], region_of(piece.sets).landing(eye, eye)
             np.maximum.at(high, piece.owner, start + moves.high)
@@ -69,9 +69,9 @@ def _extremes(question: Question, x: FloatArray) -> tuple[FloatArray, FloatArray
     return low, high
 
 
-def _features(question: Question) -> list[tuple[str, slice, float, bool]]:
+def _features(problem: Problem) -> list[tuple[str, slice, float, bool]]:
     """List name, coordinates, unit and whether they are a block, for each feature or coordinate."""
-    domain, schema = question.domain, question.schema
+    domain, schema = problem.domain, problem.schema
     if schema is None:
         return [(name, slice(i, i + 1), float(domain.unit[i]), False) for i, name in enumerate(domain.names)]
     unit = schema.domain("realizable").unit

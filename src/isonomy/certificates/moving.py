@@ -1,6 +1,6 @@
 """Local bounds with a moving centre: the largest violation within a radius of each individual.
 
-The bounds are the tier's (for networks :mod:`isonomy_verify.reach`); here are the individuals of a question, in chunks,
+The bounds are the tier's (for networks :mod:`isonomy_verify.reach`); here are the individuals, in chunks,
 and guides to good radii.
 """
 
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.certificates.protocol import ReachBounds, Tier, tier_for
-from isonomy.certificates.question import Question
 from isonomy.parallel import in_parallel
+from isonomy.problem import Problem
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import Similarity, refused
 from isonomy_verify.arithmetic import norm_up
@@ -30,9 +30,11 @@ PIECES = 2
 
 @dataclass(frozen=True, eq=False)
 class Moving:
-    """A question with a ground cost, ready to bound violations over balls around individuals."""
+    """A problem with individuals (n, m), their weights (n,) and a ground cost, whose balls around them are bounded."""
 
-    question: Question
+    problem: Problem
+    x: FloatArray
+    weights: FloatArray
     ground: Metric
     float32_run: bool = False
 
@@ -48,7 +50,7 @@ class Moving:
         The work is that of one pass at the largest radius. Without ``tight`` it is a forward pass only. ``tick`` is
         called with every few rows that are done.
         """
-        kernel, x = self.kernel, self.question.x
+        kernel, x = self.kernel, self.x
         size = self.tier.moving_size
         step = max(1, min(size, int(PIECES * size / self.regions)))
         starts = range(0, len(rows), step)
@@ -64,17 +66,17 @@ class Moving:
         """Return an upper bound of every violation in the domain, and the radius around individuals up to which it
         holds."""
         with refused():
-            return self.kernel.everywhere(self.question.x)
+            return self.kernel.everywhere(self.x)
 
     @cached_property
     def regions(self) -> float:
         """Return the number of regions of an individual's similar set, counted on a few."""
-        return self.question.similarity.count(self.question.x)
+        return self.problem.similarity.count(self.x)
 
     @cached_property
     def tier(self) -> Tier:
         """Return the tier of this kind of model."""
-        return tier_for(self.question, "tight", self.float32_run)
+        return tier_for(self.problem, "tight", self.float32_run)
 
     @cached_property
     def kernel(self) -> ReachBounds:
@@ -84,13 +86,13 @@ class Moving:
     @cached_property
     def reach(self) -> Similarity:
         """Return the balls of the ground cost, of radius 0, for searches; the kernel derives its own."""
-        free = replace(self.question.domain, immutable=np.zeros(self.question.domain.width, dtype=bool))
-        return Similarity(self.ground, 0.0, free, self.question.max_branches, keep=True)
+        free = replace(self.problem.domain, immutable=np.zeros(self.problem.domain.width, dtype=bool))
+        return Similarity(self.ground, 0.0, free, self.problem.max_branches, keep=True)
 
     @cached_property
     def diameter(self) -> float:
         """Return the largest ground cost between two possible individuals."""
-        domain = self.question.domain
+        domain = self.problem.domain
         if domain.kind == "unbounded":
             return np.inf
         root, order = self.ground.gauge()
@@ -100,7 +102,7 @@ class Moving:
     @cached_property
     def first_flip(self) -> float:
         """Return about the smallest ground cost of changing a category; only a guide to good radii."""
-        domain = self.question.domain
+        domain = self.problem.domain
         costs = [np.inf]
         if domain.kind == "realizable":
             for start, stop in domain.blocks:

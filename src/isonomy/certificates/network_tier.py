@@ -10,7 +10,6 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +19,13 @@ from isonomy.attacks import AttackBudget, Field, Finds, as_individuals, attack, 
 from isonomy.attacks.places import FAR
 from isonomy.attacks.search import first_of_each
 from isonomy.bounds.kernel import head_of, preparations, prepared_for
-from isonomy.certificates.protocol import Tier, register
-from isonomy.certificates.question import Question
+from isonomy.certificates.protocol import Nearby, Tier, register
 from isonomy.certificates.settling import DecisionSearch, GapSearch, budgets, target_upper
 from isonomy.errors import MetricError, ParameterError
 from isonomy.parallel import one_thread
 from isonomy.population import Domain
 from isonomy.population.outcome import favourable_places
+from isonomy.problem import Problem
 from isonomy.progress import Progress
 from isonomy.search.branch import Budget, Limits
 from isonomy.similarity.metric import Metric
@@ -64,17 +63,17 @@ def chunk_rows(network: Layers, tier: str) -> int:
 
 
 class Bounds(LocalBounds, Tier):
-    """The kernel's tiers for a question about a network."""
+    """The kernel's tiers for a problem about a network."""
 
-    def __init__(self, question: Question, tier: str, float32_run: bool) -> None:
-        outcome, network = question.outcome, preparations(question.network)
-        head = head_of(question.network, outcome.threshold, float32_run, favourable_places(outcome))
-        self.question, self.layers = question, network.network
-        if question.domain.kind == "unbounded":
-            free = question.metric.free & ~question.domain.immutable
-            refuse_free_reading(question.domain, self.layers, free, "metric", "similar individuals")
+    def __init__(self, problem: Problem, tier: str, float32_run: bool) -> None:
+        outcome, network = problem.outcome, preparations(problem.network)
+        head = head_of(problem.network, outcome.threshold, float32_run, favourable_places(outcome))
+        self.problem, self.layers = problem, network.network
+        if problem.domain.kind == "unbounded":
+            free = problem.metric.free & ~problem.domain.immutable
+            refuse_free_reading(problem.domain, self.layers, free, "metric", "similar individuals")
         size = chunk_rows(self.layers, tier)
-        super().__init__(network, head, question.similarity, _KERNEL[tier], float32_run, tier == "paper", size)
+        super().__init__(network, head, problem.similarity, _KERNEL[tier], float32_run, tier == "paper", size)
         self.moving_size = max(16, min(1024, 2**17 // self.layers.widest))
         below = np.cumsum([sum(block.weight.size for block in layer.blocks) for layer in self.layers.layers])
         looking_back = sum(int(size) * layer.width for size, layer in zip(below, self.layers.layers, strict=True))
@@ -82,7 +81,7 @@ class Bounds(LocalBounds, Tier):
 
     def reach(self, ground: Metric) -> Reach:
         """Return the kernel's bounds of two runs and their difference."""
-        domain = self.question.domain
+        domain = self.problem.domain
         if domain.kind == "unbounded":
             refuse_free_reading(domain, self.layers, ground.free, "ground cost", "people within reach")
         with refused():
@@ -90,7 +89,7 @@ class Bounds(LocalBounds, Tier):
 
     def attack(self, x: FloatArray, budget: AttackBudget, known: Known | None = None) -> Finds:
         """Search by gradients and check by enclosures, as many individuals at a time as memory allows."""
-        network, similarity = self.question.network, self.question.similarity
+        network, similarity = self.problem.network, self.problem.similarity
         step = similarity.at_once(x)
         if step >= len(x):
             return attack(network, self.head, similarity, x, budget, known)
@@ -102,29 +101,26 @@ class Bounds(LocalBounds, Tier):
             several.append(attack(network, self.head, similarity, x[some], budget, mine))
         return Finds(*(np.concatenate([getattr(each, part.name) for each in several]) for part in fields(Finds)))
 
-    def nearby(self, rows: IntArray, ball: Similarity, budget: AttackBudget) -> FloatArray:
-        """Return the best candidate of the ascent on pairs for each individual."""
-        return _surroundings(self.question, self._field, rows, ball, budget)
-
-    @cached_property
-    def _field(self) -> Field:
-        return Field.of(prepared_for(self.question.network), self.head, self.question.x[:EXAMPLES])
+    def nearby(self, x: FloatArray) -> Nearby:
+        """Return the ascent on pairs, which gives the best candidate for each individual."""
+        field = Field.of(prepared_for(self.problem.network), self.head, x[:EXAMPLES])
+        return lambda rows, ball, budget: _surroundings(self.problem, field, np.array(x[rows]), ball, budget)
 
     def close_gaps(
-        self, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress
+        self, x: FloatArray, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress
     ) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Reduce upper bounds by branch and bound, until they meet finds or the limits are reached."""
         upper = upper.copy()
         rows = np.flatnonzero(upper > target_upper(finds.lower, limits))
         for some, budget in budgets(rows, limits, began):
-            gaps = GapSearch(self, some, finds, limits)
+            gaps = GapSearch(self, x, some, finds, limits)
             gaps.run(budget)
             upper[some] = np.minimum(upper[some], gaps.upper)
             tick(len(upper) - int((upper > target_upper(finds.lower, limits)).sum()), len(upper))
         chunks = [slice(at, at + self.size) for at in range(0, len(upper), self.size)]
-        return upper, np.concatenate([self.keeps(np.array(self.question.x[rows]), upper[rows]) for rows in chunks])
+        return upper, np.concatenate([self.keeps(np.array(x[rows]), upper[rows]) for rows in chunks])
 
-    def decide(self, certified: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
+    def decide(self, x: FloatArray, certified: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
         """Decide by branch and bound whether open decisions can change.
 
         Individuals are taken in the chunks in which they were bounded, and share the budget of a chunk: a table that is
@@ -138,7 +134,7 @@ class Bounds(LocalBounds, Tier):
             budget = Budget(each * count if nodes is None else math.ceil(nodes * count / len(certified)), math.inf)
             if len(some) and budget.left:
                 with one_thread():
-                    decisions = DecisionSearch(self, some, finds)
+                    decisions = DecisionSearch(self, x, some, finds)
                     decisions.run(budget)
                 certified[some] |= decisions.stands
 
@@ -160,20 +156,17 @@ def refuse_free_reading(domain: Domain, network: Layers, free: NDArray[np.bool_]
 
 
 @np.errstate(all="ignore")  # what overflows is no find
-def _surroundings(
-    question: Question, field: Field, rows: IntArray, ball: Similarity, effort: AttackBudget
-) -> FloatArray:
+def _surroundings(problem: Problem, field: Field, x: FloatArray, ball: Similarity, effort: AttackBudget) -> FloatArray:
     """Return the best candidate (n, m) within the ball around each individual."""
-    x = np.array(question.x[rows])
     best, person = np.full(len(x), -np.inf), x.copy()
     rng = np.random.default_rng(effort.seed)
     try:
         ball.regions(x[:1])
     except ParameterError:  # the ball overflows float64: no candidate
         return person
-    for near, anchors in _places(question, field, ball.each(x)):
-        base = np.clip(near.centre + anchors, question.domain.low, question.domain.high)
-        for between in question.similarity.regions(base, (near.sets.low, near.sets.high)):
+    for near, anchors in _places(problem, field, ball.each(x)):
+        base = np.clip(near.centre + anchors, problem.domain.low, problem.domain.high)
+        for between in problem.similarity.regions(base, (near.sets.low, near.sets.high)):
             # One choice of categories for the counterpart: the first, since the attack that follows tries all.
             between = between[np.unique(between.owner, return_index=True)[1]]
             some, start = near[between.owner], anchors[between.owner]
@@ -188,13 +181,13 @@ def _surroundings(
     return person
 
 
-def _places(question: Question, field: Field, batches: Iterable[Regions]) -> Iterator[tuple[Regions, FloatArray]]:
+def _places(problem: Problem, field: Field, batches: Iterable[Regions]) -> Iterator[tuple[Regions, FloatArray]]:
     """Yield promising regions with their anchors, as many at a time as memory allows with all similar regions."""
     for regions in batches:
         near = _promising(field, regions)
         anchors, inside = find_anchors(near.sets, len(near))
         near, anchors = near[inside], anchors[inside]
-        step = question.similarity.at_once(near.centre, (near.sets.low, near.sets.high))
+        step = problem.similarity.at_once(near.centre, (near.sets.low, near.sets.high))
         for start in range(0, len(near), step):
             yield near[start : start + step], anchors[start : start + step]
 

@@ -140,7 +140,7 @@ def make_schedule(
         if reached >= 0.97 * anybody or uppers[-1] > WORSE * min(uppers):
             break
     first = min(rungs, key=known.upper) if rungs else None
-    dual = Dual(CellBlocks(known.profiles(), moving.question.weights), shift)
+    dual = Dual(CellBlocks(known.profiles(), moving.weights), shift)
     return Schedule(tuple(rungs), first, dual.bound(shift.gamma).multiplier or 0.0)
 
 
@@ -263,7 +263,7 @@ class _Known:
         allowed = [0.0, WIDE, rung]
         columns = [np.where(np.isin(self.source[r], allowed), self.values[r], np.inf) for r in radii]
         values = np.minimum(np.stack(columns, axis=1), self.largest)
-        cells = cells_of_table(radii, values, self.largest, self.moving.question.weights)
+        cells = cells_of_table(radii, values, self.largest, self.moving.weights)
         return Dual([cells], self.shift).bound(self.shift.gamma).upper
 
     def halves(self, schedule: Schedule, worth: float) -> list[tuple[float, IntArray]]:

@@ -9,72 +9,31 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray, these
 from isonomy.errors import ParameterError, UnsupportedOperationError
-from isonomy.networks.graph import Head as HeadName
 from isonomy_verify.dual import Cells
 from isonomy_verify.heads import Head
 from isonomy_verify.local import Known
 
 if TYPE_CHECKING:
     from isonomy.attacks import AttackBudget, Finds
-    from isonomy.certificates.question import Question
     from isonomy.population import Domain
+    from isonomy.problem import Problem
     from isonomy.progress import Progress
     from isonomy.search import Limits
     from isonomy.similarity.metric import Metric
     from isonomy.similarity.regions import Similarity
 
+Nearby = Callable[[NDArray[np.int64], "Similarity", "AttackBudget"], FloatArray]
+"""Return one candidate (k, m) for an attack within a ball around each of some rows, or the row itself; not trusted."""
+
 Items = tuple[NDArray[np.intp], FloatArray, FloatArray]
 """Owner, cost and value (k,) of every choice that the individuals have."""
-
-
-@runtime_checkable
-class Model(Protocol):
-    """A function that can be evaluated; a :class:`Tier` of its kind bounds it."""
-
-    @property
-    def kind(self) -> str:
-        """Return the kind for which tiers are registered; ``"network"`` for :class:`isonomy.Network`."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Return the name used in errors and reports."""
-        ...
-
-    @property
-    def head(self) -> HeadName:
-        """Return how outputs are read: ``"softmax"``, ``"sigmoid"`` or ``"regression"``."""
-        ...
-
-    @property
-    def input_width(self) -> int:
-        """Return the number of coordinates m of an individual."""
-        ...
-
-    @property
-    def classes(self) -> int:
-        """Return the number of raw outputs: k for softmax, 1 for a single sigmoid or number."""
-        ...
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """What it calls the classes itself; nothing where it has no names."""
-        ...
-
-    def __call__(self, x: Any, /) -> FloatArray:
-        """Return probabilities (n, k), or the numbers of a regression, of individuals (n, input_width)."""
-        ...
-
-    def hash(self) -> str:
-        """Return the SHA-256 of the function: saved results are used again for the same function only."""
-        ...
 
 
 class ReachBounds(Protocol):
@@ -102,9 +61,9 @@ class ReachBounds(Protocol):
 
 
 class Tier(ABC):
-    """Bounds of one kind of model for the individuals of a question; each holds independently of the others."""
+    """Bounds of one kind of model for the individuals of a problem; each holds independently of the others."""
 
-    question: Question
+    problem: Problem
     head: Head
     size: int  # individuals bounded at a time
     moving_size: int = 1024  # the same where the centre moves
@@ -123,29 +82,28 @@ class Tier(ABC):
         """Search for counterparts of the rows of ``x``: certainly similar, their change rounded down."""
         raise self.unsupported("search for witnesses: say attack=False, which leaves 'lower' at 0")
 
-    def nearby(self, rows: NDArray[np.int64], ball: Similarity, budget: AttackBudget) -> FloatArray:
-        """Return one candidate (n, m) for an attack within a ball around each individual, or the individual itself.
-        Candidates are not trusted."""
-        return np.array(self.question.x[rows])
+    def nearby(self, x: FloatArray) -> Nearby:
+        """Return the search for people around the rows of ``x`` from whom an attack may start; here these rows."""
+        return lambda rows, ball, budget: np.array(x[rows])
 
     def close_gaps(
-        self, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress
+        self, x: FloatArray, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress
     ) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return upper bounds (n,), reduced until they meet ``finds.lower``, and whose decision cannot change."""
         raise self.unsupported("exact tier: take another one")
 
-    def decide(self, certified: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
+    def decide(self, x: FloatArray, certified: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
         """Decide in ``certified`` and ``finds`` whose decision can change."""
         raise self.unsupported("way to settle decisions: say decide=False")
 
     def unsupported(self, what: str) -> UnsupportedOperationError:
         """Return the error for an operation that this kind of model does not have."""
-        model = self.question.model
+        model = self.problem.model
         return UnsupportedOperationError(f"'{model.name}', a model of kind '{model.kind}', has no {what}.")
 
 
-MakeTier = Callable[["Question", str, bool], Tier]
-"""Make a tier from a question, its name, and whether float32 runs are covered."""
+MakeTier = Callable[["Problem", str, bool], Tier]
+"""Make a tier from a problem, its name, and whether float32 runs are covered."""
 
 _TIERS: dict[str, MakeTier] = {}
 
@@ -155,15 +113,15 @@ def register(kind: str, make: MakeTier) -> None:
     _TIERS[kind] = make
 
 
-def tier_for(question: Question, tier: str = "tight", float32: bool = False) -> Tier:
-    """Make the tier of this name for the question's kind of model."""
-    kind = question.model.kind
+def tier_for(problem: Problem, tier: str = "tight", float32: bool = False) -> Tier:
+    """Make the tier of this name for the problem's kind of model."""
+    kind = problem.model.kind
     if kind not in _TIERS:
         known = ", ".join(sorted(_TIERS))
         raise UnsupportedOperationError(
-            f"Nothing is known to prove bounds of '{question.model.name}', a model of kind '{kind}' (known: {known})."
+            f"Nothing is known to prove bounds of '{problem.model.name}', a model of kind '{kind}' (known: {known})."
         )
-    return _TIERS[kind](question, tier, float32)
+    return _TIERS[kind](problem, tier, float32)
 
 
 class Shift(ABC):

@@ -47,9 +47,9 @@ class GoalSearch(ABC):
 
     scores = False
 
-    def __init__(self, bounds: Bounds, rows: Index, finds: Finds) -> None:
-        self.bounds, self.rows, self.question, self.head = bounds, rows, bounds.question, bounds.head
-        self.judge = Judge(self.question.network, self.head, self.question.similarity, self.question.x[rows])
+    def __init__(self, bounds: Bounds, x: FloatArray, rows: Index, finds: Finds) -> None:
+        self.bounds, self.rows, self.problem, self.head = bounds, rows, bounds.problem, bounds.head
+        self.judge = Judge(self.problem.network, self.head, self.problem.similarity, x[rows])
         self.finds = finds
         for part in _FIND_ARRAYS:
             getattr(self.judge, part)[:] = getattr(finds, part)[rows]
@@ -59,8 +59,8 @@ class GoalSearch(ABC):
     def run(self, budget: Budget) -> None:
         """Bound all regions by tiers, then open goals by parts; better counterparts go to ``finds``."""
         seen = np.zeros(len(self.rows), dtype=bool)
-        for regions in self.question.similarity.each(self.judge.x):
-            regions = filled(regions, self.question.domain)
+        for regions in self.problem.similarity.each(self.judge.x):
+            regions = filled(regions, self.problem.domain)
             seen[regions.owner] = True
             goals = self._goals_left_by_tiers(regions)
             prepared = self._prepared(regions)
@@ -95,7 +95,7 @@ class GoalSearch(ABC):
 
     def _prepared(self, regions: Regions) -> Prepared:
         """Return the prepared network: for a ball that all regions share, where that has many dimensions."""
-        network = self.question.network
+        network = self.problem.network
         # Of balls in few dimensions boxes are cut, and then every region differs.
         kinds = [node.op for node in network.graph.nodes if isinstance(node.op, Activation)]
         straight = all(op.kind in ("relu", "leaky_relu", "prelu", "clip") for op in kinds)
@@ -125,8 +125,8 @@ class GapSearch(GoalSearch):
 
     scores = True
 
-    def __init__(self, bounds: Bounds, rows: Index, finds: Finds, limits: Limits) -> None:
-        super().__init__(bounds, rows, finds)
+    def __init__(self, bounds: Bounds, x: FloatArray, rows: Index, finds: Finds, limits: Limits) -> None:
+        super().__init__(bounds, x, rows, finds)
         self.limits, self.upper = limits, np.zeros(len(rows))
         self.received = self.head.received(self.at)
 
@@ -164,8 +164,8 @@ class GapSearch(GoalSearch):
 class DecisionSearch(GoalSearch):
     """Branch and bound for a change of decision."""
 
-    def __init__(self, bounds: Bounds, rows: Index, finds: Finds) -> None:
-        super().__init__(bounds, rows, finds)
+    def __init__(self, bounds: Bounds, x: FloatArray, rows: Index, finds: Finds) -> None:
+        super().__init__(bounds, x, rows, finds)
         self.contests = self.head.contests(self.head.decision(self.at))
         self.stands = np.zeros(len(rows), dtype=bool)
         self.stands[self.contests.row] = True

@@ -28,9 +28,9 @@ from isonomy.certificates.dual import Mixture, best_mixture
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import FURTHEST, NEAREST
 from isonomy.certificates.protocol import Shift
-from isonomy.certificates.question import Question
 from isonomy.certificates.transport import Transport, power
 from isonomy.parallel import in_parallel
+from isonomy.problem import Problem
 from isonomy_verify.arithmetic import mean_down
 from isonomy_verify.claims import Profiles
 
@@ -68,13 +68,13 @@ class Points:
         """Return the best use of the budget: a population of the shift."""
         return best_mixture(shift, self.owner, self.cost, self.value, weights)
 
-    def worst(self, question: Question, shift: Shift) -> WorstCase:
+    def worst(self, problem: Problem, weights: FloatArray, shift: Shift) -> WorstCase:
         """Return the worst distribution: its atoms and their masses."""
         if not isinstance(shift, Transport):
             raise shift.unsupported("no form for the atoms of its worst case")
-        masses = self.mixture(question.weights, shift).masses(question.weights, len(self.owner))
-        total = float(math.fsum(question.weights.tolist()))
-        return WorstCase(self[masses > 0], masses[masses > 0], total, shift.order, question)
+        masses = self.mixture(weights, shift).masses(weights, len(self.owner))
+        total = float(math.fsum(weights.tolist()))
+        return WorstCase(self[masses > 0], masses[masses > 0], total, shift.order, problem)
 
     def __getitem__(self, some: NDArray[Any] | slice) -> Points:
         return Points(*(getattr(self, part.name)[some] for part in fields(self)))
@@ -97,7 +97,7 @@ class WorstCase:
     masses: FloatArray  # in units of the individuals' weights, whose sum is ``total``
     total: float
     order: float
-    question: Question = field(repr=False)
+    problem: Problem = field(repr=False)
 
     __repr__ = brief
 
@@ -120,7 +120,7 @@ class WorstCase:
 
     def frame(self) -> pd.DataFrame:
         """Return the atoms in raw units, with the individual each comes from, its mass, cost and violation."""
-        table = self.question.raw(self.points.person)
+        table = self.problem.raw(self.points.person)
         extra = {
             "individual": self.points.owner,
             "mass": self.masses / self.total,
@@ -149,15 +149,15 @@ def search(
     First a few radii are searched around every individual. The best populations of these points say how far each
     individual would travel, and there they are searched once more, a little nearer and a little further.
     """
-    tier, question = moving.tier, moving.question
-    x, every_row = question.x, np.arange(len(question.x))
+    tier, x, every_row = moving.tier, moving.x, np.arange(len(moving.x))
+    nearby = tier.nearby(x)
     # Candidates are many, and most of them do not matter in the end: one restart for each of them is enough.
     budget = replace(budget, restarts=min(budget.restarts, 1))
 
     def around(job: tuple[float, IntArray, int]) -> Points | None:
         radius, rows, turn = job
-        person = tier.nearby(rows, moving.reach.resized(radius), replace(budget, seed=budget.seed + turn))
-        moved = np.flatnonzero((person != x[rows]).any(axis=1) & question.domain.contains(person))
+        person = nearby(rows, moving.reach.resized(radius), replace(budget, seed=budget.seed + turn))
+        moved = np.flatnonzero((person != x[rows]).any(axis=1) & moving.problem.domain.contains(person))
         if not len(moved):
             return None
         rows, person = rows[moved], person[moved]
@@ -178,7 +178,7 @@ def search(
     if not radii or math.isinf(shift.order):
         return searched(known, [(radius, every_row, turn) for radius in radii for turn in (0, 1)])
     points = searched(known, [(radius, every_row, 0) for radius in radii[:NEAR]])
-    weights = question.weights if question.weights.any() else np.ones(len(x))
+    weights = moving.weights if moving.weights.any() else np.ones(len(x))
     now, ahead = (points.mixture(weights, shift.resized(size)) for size in (shift.gamma, 2 * shift.gamma))
     rise = ahead.value - now.value
     jobs = [(radius, _candidates_at(points, profile, shift, radius, rise), 1) for radius in radii[NEAR:]]

@@ -15,10 +15,8 @@ from isonomy.cli.console import Answer, remark
 from isonomy.options import Given, select, with_options
 
 if TYPE_CHECKING:
-    from isonomy.networks import Network
     from isonomy.population import Population
-    from isonomy.population.feature import Label
-    from isonomy.similarity.metric import Metric
+    from isonomy.problem import Problem
 
 _NAMES = (
     "data", "schema", "model", "metric", "delta", "domain", "favourable", "threshold", *TABLE, "head", "output",
@@ -61,11 +59,9 @@ def explain(
     from isonomy.report.text import to_json
 
     audited = file if file is not None and (file.is_dir() or file.suffix == ".json") else None
-    people, network, metric, delta, outcome, ids = (
-        _read_plan(given, file) if audited is None else _read_audit(given, audited)
-    )
-    if network.remark:
-        remark(f"- {network.remark}")
+    people, problem, ids = _read_plan(given, file) if audited is None else _read_audit(given, audited)
+    if problem.network.remark:
+        remark(f"- {problem.network.remark}")
     if name is not None and row is not None:
         raise ParameterError("'row' and 'id' both say who is meant: give one of them.")
     how = "the first one, as no --row was given" if row is None else "chosen with --row"
@@ -80,14 +76,11 @@ def explain(
             right = f"one of the {len(people):,} rows that were audited, such as {first} or {last}"
         raise ParameterError(template("row", right, row))
     person = people[place]
-    local = certify_local(
-        network, person, metric, delta, favourable=outcome.favourable or None, threshold=outcome.threshold,
-        progress=None,
-    )  # fmt: skip
+    local = certify_local(problem, person, progress=None)
     facts = facts_of_row(local, 0, row, name=None if ids is None else ids[place[0]])
-    outcome = local.question.outcome
+    outcome = problem.outcome
     ((given_class, favour),) = named(
-        decided(local.prediction, outcome, regression=network.head == "regression"), outcome
+        decided(local.prediction, outcome, regression=problem.model.head == "regression"), outcome
     )
     document = {"row": row, "selection": person.selection.as_dict()} | to_json(facts)
     document |= {"outcome": given_class, "favourable": favour, "decided": rule(outcome)}
@@ -98,8 +91,8 @@ def explain(
     )
 
 
-def _read_audit(given: Given, file: Path) -> tuple[Population, Network, Metric, float, Label, Any]:
-    """Read people, network, metric, δ, outcome and ids as an audit wrote them."""
+def _read_audit(given: Given, file: Path) -> tuple[Population, Problem, Any]:
+    """Read people, problem and ids as an audit wrote them."""
     from isonomy.errors import ParameterError, template
     from isonomy.records import read
 
@@ -109,14 +102,14 @@ def _read_audit(given: Given, file: Path) -> tuple[Population, Network, Metric, 
     record = read(file)
     if record.people is None:
         raise ParameterError(f"The certificate {file} is redacted: it has no individuals to explain.")
-    return record.people, record.network, record.metric, record.delta, record.outcome, _ids_of(record)
+    return record.people, record.problem, _ids_of(record)
 
 
-def _read_plan(given: Given, file: Path | None) -> tuple[Population, Network, Metric, float, Label, Any]:
-    """Read people, network, metric, δ, outcome and ids from the files of a plan."""
+def _read_plan(given: Given, file: Path | None) -> tuple[Population, Problem, Any]:
+    """Read people, problem and ids from the files of a plan."""
     from isonomy.auditing.inputs import read_inputs
-    from isonomy.certificates.question import resolve_outcome
     from isonomy.errors import ParameterError
+    from isonomy.problem import Problem as Posed
 
     plan = Plan.of(given, file)
     if Path(plan.data).is_dir():
@@ -127,8 +120,12 @@ def _read_plan(given: Given, file: Path | None) -> tuple[Population, Network, Me
     rest: Any = {"split": "all", "limit": None, "held_out": False, "against": (), "engine": None, "scheduler": None}
     inputs = read_inputs(replace(plan, **rest))
     assert inputs.people is not None
-    outcome = resolve_outcome(inputs.network, inputs.schema, plan.favourable or None, plan.threshold)
-    return inputs.people, inputs.network, inputs.metric, plan.delta, outcome, inputs.people.ids
+    people = inputs.people
+    problem = Posed.of(
+        inputs.network, inputs.metric, plan.delta, people.domain, people.schema,
+        favourable=plan.favourable or None, threshold=plan.threshold,
+    )  # fmt: skip
+    return people, problem, people.ids
 
 
 def _ids_of(record: Any) -> Any:

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-from isonomy.certificates.question import resolve_outcome
 from isonomy.errors import DataError, NetworkError, ParameterError, template
 from isonomy.networks.network import Network
 from isonomy.population import Population
 from isonomy.population.feature import Label
 from isonomy.population.outcome import decided, favourable_places, outcome_of
+from isonomy.problem import resolve_outcome
 
 BoolArray = NDArray[np.bool_]
 

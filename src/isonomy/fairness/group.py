@@ -161,12 +161,12 @@ def _violations(
     """Return lower and upper violations (n,) each, and the largest possible one: of a regression the largest bound."""
     if certificate is None:
         return None, 0.0
-    if not np.array_equal(certificate.question.x, people.x):
+    if not np.array_equal(certificate.x, people.x):
         raise ParameterError("'certificate' must be about the same individuals, in the same order, as 'people'.")
     if not np.isfinite(certificate.upper).all():
         row = int(np.flatnonzero(~np.isfinite(certificate.upper))[0])
         raise ParameterError(f"'certificate' must have finite upper bounds. Got {certificate.upper[row]} in row {row}.")
-    largest = float(certificate.upper.max()) if certificate.question.model.head == "regression" else 1.0
+    largest = float(certificate.upper.max()) if certificate.problem.model.head == "regression" else 1.0
     return (certificate.lower, certificate.upper), largest
 
 

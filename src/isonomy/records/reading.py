@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,13 @@ from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.dual import Dual
 from isonomy.certificates.forms import network_of
 from isonomy.certificates.profiles import CellBlocks
-from isonomy.certificates.question import Question
 from isonomy.certificates.transport import Transport, check_radius
 from isonomy.certificates.worst_case import Points
 from isonomy.errors import FileError, IsonomyError
-from isonomy.networks.network import Network
 from isonomy.population import Domain, Population, Schema, Selection
 from isonomy.population.feature import Label
 from isonomy.population.population import IntArray
+from isonomy.problem import Problem
 from isonomy.similarity.files import metric_from_text
 from isonomy.similarity.metric import Metric
 from isonomy_verify import record as files
@@ -52,12 +51,9 @@ class Record:
     document: dict[str, Any]  # question, claims, selection, how files were read, remarks
     hashes: dict[str, str]  # SHA-256 of every file
     signers: tuple[str, ...]  # public keys whose signatures were checked
-    network: Network
-    metric: Metric
-    ground: Metric
+    problem: Problem
     schema: Schema
-    domain: Domain
-    delta: float  # the largest distance of similar people
+    ground: Metric
     gamma: float  # the largest distance of populations
     order: float  # of the Wasserstein distance
     epsilon: float | None  # the accepted mean violation, if one was named
@@ -69,7 +65,6 @@ class Record:
     profiles: Profiles
     weights: FloatArray
     rows: IntArray  # places of the individuals in the table
-    outcome: Label  # what is decided: classes, the favourable ones, the cut-off
     people: Population | None  # None when the record is redacted
     points: Points | None
 
@@ -79,14 +74,6 @@ class Record:
     def signer(self) -> str:
         """Return the public key whose signature was checked, or ``""``."""
         return self.signers[0] if self.signers else ""
-
-    @cached_property
-    def question(self) -> Question:
-        """Return the question of the certificate, for other people too; a redacted record has none."""
-        if self.people is None:
-            raise FileError(f"The certificate {self.path} is redacted: it has no individuals.")
-        asked = Question.of(self.network, self.people, self.metric, self.delta, self.domain)
-        return replace(asked, outcome=self.outcome)
 
     @cached_property
     def dual(self) -> Dual:
@@ -105,10 +92,11 @@ class Record:
         if self.points is not None:
             lower = [self.points.mixture(self.weights, Transport(gamma, self.order)).value for gamma in gammas]
         upper = [bound.upper for bound in self.dual.curve(gammas)]
-        if self.points is not None:
+        if self.points is not None and self.people is not None:
+            people = self.people.x, self.weights
             for gamma, attained, proved in zip(gammas, lower, upper, strict=True):
                 what = f"Within {gamma:g} of the individuals a population's mean output"
-                compare_means(what, attained, proved, self.question, gamma=gamma, order=self.order)
+                compare_means(what, attained, proved, self.problem, people, gamma=gamma, order=self.order)
         return pd.DataFrame({"gamma": gammas, "upper": upper, "lower": lower})
 
 
@@ -156,12 +144,18 @@ def _read(path: Path) -> Record:
         document=predicate,
         hashes=dict(record.hashes),
         signers=tuple(signers),
-        network=network_of(arrays, remarks["network"]),
-        metric=metric,
-        ground=ground,
+        problem=Problem(
+            network_of(arrays, remarks["network"]),
+            metric,
+            number(question["delta"]),
+            domain,
+            schema,
+            _outcome(question, schema),
+            question["max_branches"],
+        ),
         schema=schema,
-        domain=domain,
-        **{name: number(question[name]) for name in ("delta", "gamma", "order")},
+        ground=ground,
+        **{name: number(question[name]) for name in ("gamma", "order")},
         epsilon=None if question["epsilon"] is None else number(question["epsilon"]),
         confidence=None if question["confidence"] is None else number(question["confidence"]),
         arithmetic=str(question["arithmetic"]),
@@ -171,15 +165,15 @@ def _read(path: Path) -> Record:
         profiles=profiles,
         weights=weights,
         rows=record.array("people.rows"),
-        outcome=Label(
-            "" if schema.label is None else schema.label.column,
-            tuple(question["classes"]),
-            favourable=tuple(question["favourable"]),
-            threshold=question["threshold"],
-        ),
         people=_people(record, schema, domain) if complete else None,
         points=_points(record) if complete else None,
     )
+
+
+def _outcome(question: dict[str, Any], schema: Schema) -> Label:
+    column = "" if schema.label is None else schema.label.column
+    good, cut = tuple(question["favourable"]), question["threshold"]
+    return Label(column, tuple(question["classes"]), favourable=good, threshold=cut)
 
 
 def _people(record: files.Record, schema: Schema, domain: Domain) -> Population:

@@ -120,9 +120,9 @@ def write(
 
 
 def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, str], created: str) -> dict[str, Any]:
-    question, people = certificate.question, certificate.people
+    problem, people = certificate.problem, certificate.people
     assert people is not None
-    network = question.network
+    network = problem.network
     kinds, names = (network_arrays(network)[name].tolist() for name in ("kinds", "names"))
     asked = {"delta": certificate.delta, "gamma": certificate.gamma, "order": certificate.order}
     lower, upper, hidden = claimed_bounds(certificate)
@@ -133,14 +133,14 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
             "confidence": certificate.confidence,
             "tier": certificate.tier,
             "arithmetic": certificate.arithmetic,
-            "domain": question.domain.kind,
+            "domain": problem.domain.kind,
             "head": network.head,
             "head_from": "file" if _head_in_file(network) else "declared",
-            "classes": list(question.outcome.classes),
-            "favourable": list(question.outcome.favourable),
-            "threshold": question.outcome.threshold,
+            "classes": list(problem.outcome.classes),
+            "favourable": list(problem.outcome.favourable),
+            "threshold": problem.outcome.threshold,
             "output_range": None if certificate.output_range is None else list(certificate.output_range),
-            "max_branches": question.max_branches,
+            "max_branches": problem.max_branches,
         },
         "claims": {  # what the evidence implies, rounded outward; see isonomy_verify.claims
             "upper": upper,
@@ -149,7 +149,7 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
             "hidden": hidden,
             "verdict": verdict(lower, upper, certificate.epsilon),
             "population": _population(certificate),
-            "local": alone.claims(question.weights, certificate.epsilon),
+            "local": alone.claims(certificate.weights, certificate.epsilon),
         },
         "selection": asdict(people.selection),
         "network": {"kinds": kinds, "names": names},
@@ -159,7 +159,7 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
             "sources": sources,
             "network": network.name,
             "schema": people.schema.name,
-            "metric": question.metric.describe(),
+            "metric": problem.metric.describe(),
             "ground": certificate.ground.describe(),
             "refusal": certificate.refusal or (_UNRECORDED if certificate.clusters is not None else ""),
         },
@@ -168,7 +168,7 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
 
 def _model_reading(certificate: Certificate) -> dict[str, Any] | None:
     """Return the options with which the model's file was read; None where it came from no file."""
-    opened = certificate.question.network.opened
+    opened = certificate.problem.network.opened
     return None if opened is None else dict(opened)
 
 
@@ -180,7 +180,7 @@ def _head_in_file(network: Network) -> bool:
 def claimed_bounds(certificate: Certificate) -> tuple[float, float, float]:
     """Return the claimed lower and upper bound of the mean, with a margin for other machines, and what can hide."""
     asked = (certificate.order, certificate.gamma, certificate.multiplier)
-    implied, hidden = claimed_upper(certificate.profiles, certificate.question.weights, *asked)
+    implied, hidden = claimed_upper(certificate.profiles, certificate.weights, *asked)
     return inward(certificate.lower), outward(implied), outward(hidden)
 
 
@@ -199,9 +199,9 @@ def individuals(certificate: Certificate) -> Individuals:
     Another machine's numbers differ in the last bits: a decision is claimed where it holds by more than that, and where
     half the parts that a checker may use prove it. Other decisions are undecided in the record.
     """
-    question, local, largest = certificate.question, certificate.local, certificate.profiles.largest
+    problem, local, largest = certificate.problem, certificate.local, certificate.profiles.largest
     float32, rows = certificate.arithmetic == "float32", range(0, len(local), ROWS)
-    bounds = Bounds(question, certificate.tier, float32)
+    bounds = Bounds(problem, certificate.tier, float32)
     head = bounds.head
     bounds.head = _MarginHead(head.kind, head.outputs, head.threshold, float32, head.favourable)
     exact, clear = Head(head.kind, head.outputs), replace(bounds.head, run_unit=False)
@@ -209,9 +209,9 @@ def individuals(certificate: Certificate) -> Individuals:
     certified, flippable, undecided = (DECISIONS.index(kind) for kind in ("certified", "flippable", "undecided"))
     lower = np.array(local.lower)
     for some in (np.arange(start, min(start + ROWS, len(local))) for start in rows):
-        x, at = (own := np.ascontiguousarray(question.x[some])), enclose_at(bounds.alone, own)
+        x, at = (own := np.ascontiguousarray(local.x[some])), enclose_at(bounds.alone, own)
         other, turned = (
-            enclose_at(preparations(question.network).single(), np.ascontiguousarray(y[some]))
+            enclose_at(preparations(problem.network).single(), np.ascontiguousarray(y[some]))
             for y in (local.witnesses.counterpart, local.witnesses.flip_counterpart)
         )
         _check_range(certificate, exact.received(at), some)
@@ -258,17 +258,17 @@ class _MarginHead(Head):
 
 def _texts(certificate: Certificate) -> dict[str, str]:
     """Return metric, ground cost and schema as texts; refuse those that would be read back as others."""
-    people, question = certificate.people, certificate.question
+    people, problem = certificate.people, certificate.problem
     assert people is not None
-    label, outcome = people.schema.label, question.outcome
+    label, outcome = people.schema.label, problem.outcome
     fits = label is not None and len(label.classes) == len(outcome.classes)
     schema = replace(people.schema, label=outcome) if fits else people.schema  # which holds the outcome, too
     texts = {files.SCHEMA: schema.to_toml()}
-    space = domain_arrays(definitions.domain_of(texts[files.SCHEMA], question.domain.kind))
-    if not _equal_arrays(space, domain_arrays(question.domain)):
+    space = domain_arrays(definitions.domain_of(texts[files.SCHEMA], problem.domain.kind))
+    if not _equal_arrays(space, domain_arrays(problem.domain)):
         raise DataError("A record needs individuals in the domain of their schema: give the schema their ranges.")
     possible = definitions.domain_of(texts[files.SCHEMA], "realizable")
-    for name, metric in ((files.METRIC, question.metric), (files.GROUND, certificate.ground)):
+    for name, metric in ((files.METRIC, problem.metric), (files.GROUND, certificate.ground)):
         texts[name] = metric_to_text(metric)
         try:
             read = definitions.form_of(texts[name], name, possible)
@@ -286,16 +286,15 @@ def _equal_arrays(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def _arrays(certificate: Certificate, alone: Individuals) -> Arrays:
     """Return all arrays by name; those that are mapped from files stay there."""
-    question, people, local = certificate.question, certificate.people, certificate.local
+    x, weights, people, local = certificate.x, certificate.weights, certificate.people, certificate.local
     profiles, points = certificate.profiles, certificate.points
     assert people is not None
-    mass = certificate.mixture.masses(question.weights, len(points.owner))
+    mass = certificate.mixture.masses(weights, len(points.owner))
     # The attainable points of the claimed population, and every individual unmoved.
     recorded = points[np.flatnonzero((mass > 0) | (points.cost == 0))]
     passes = np.unique(profiles.source)
     groups: dict[str, Arrays] = {
-        "people": {"x": question.x, "weights": question.weights, "rows": people.rows}
-        | ({} if people.y is None else {"y": people.y}),
+        "people": {"x": x, "weights": weights, "rows": people.rows} | ({} if people.y is None else {"y": people.y}),
         "local": {
             "upper": alone.upper,
             "lower": alone.lower,
@@ -312,14 +311,14 @@ def _arrays(certificate: Certificate, alone: Individuals) -> Arrays:
             "largest": np.array([profiles.largest]),
         },
         "points": {
-            "count": np.bincount(recorded.owner, minlength=len(question.x)),
+            "count": np.bincount(recorded.owner, minlength=len(x)),
             "person": recorded.person,
             "counterpart": recorded.counterpart,
             "cost": recorded.cost,
             "value": recorded.value,
             "mass": mass[(mass > 0) | (points.cost == 0)],
         },
-        "network": network_arrays(question.network),
+        "network": network_arrays(certificate.problem.network),
     }
     named = {f"{group}.{name}": np.asarray(array) for group, arrays in groups.items() for name, array in arrays.items()}
     return {name: array for name, array in named.items() if array.dtype.kind != "U"}

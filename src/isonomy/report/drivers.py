@@ -24,17 +24,17 @@ ROWS = 20_000
 
 def drivers(findings: Findings, rounded: Rounded) -> Section:
     """Tabulate what goes away with each feature that differs in some pair, the largest loss first."""
-    question, witnesses = findings.certificate.question, findings.certificate.local.witnesses
+    problem, witnesses = findings.certificate.problem, findings.certificate.local.witnesses
     rows = np.arange(0, len(witnesses), -(-len(witnesses) // ROWS))
     rows = rows[findings.people.weights[rows] > 0]
     x, y = (np.array(people[rows]) for people in (witnesses.individual, witnesses.counterpart))
     weights = findings.people.weights[rows] / findings.people.weights[rows].sum()
-    here, there = question.network(x), question.network(y)
+    here, there = problem.network(x), problem.network(y)
     output = np.argmax(np.abs(here - there), axis=1)[:, None]
 
     def gap(people: FloatArray) -> FloatArray:
         """Return the difference (n,) from the individual, in the output in which the pair differs most."""
-        return np.abs(np.take_along_axis(question.network(people) - here, output, axis=1))[:, 0]
+        return np.abs(np.take_along_axis(problem.network(people) - here, output, axis=1))[:, 0]
 
     full = gap(y)
     mean = rounded.observed("drivers.mean", "Mean difference of the pairs", float(weights @ full))

@@ -70,8 +70,8 @@ class Sheet:
             exact("gamma", "γ, shift", certificate.gamma),
             exact("order", "Order of the Wasserstein distance", certificate.order),
             exact("ground", "Ground cost", certificate.ground.describe(), words.cost_name(certificate)),
-            exact("metric", "Metric", certificate.question.metric.describe()),
-            exact("domain", "Domain", certificate.question.domain.kind),
+            exact("metric", "Metric", certificate.problem.metric.describe()),
+            exact("domain", "Domain", certificate.problem.domain.kind),
             exact("tier", "Tier", certificate.tier),
             exact("epsilon", "ε, accepted", certificate.epsilon),
         )

@@ -87,12 +87,12 @@ class Findings:
     @cached_property
     def read(self) -> frozenset[str]:
         """Return the features that may influence a prediction."""
-        return frozenset(read_features(self.certificate.question.network, self.people.schema))
+        return frozenset(read_features(self.certificate.problem.network, self.people.schema))
 
     @property
     def favourable(self) -> str:
         """Return the favourable outcome in the words of the schema, quoted; "" where none is named."""
-        outcome = self.certificate.question.outcome
+        outcome = self.certificate.problem.outcome
         names = [outcome.labels.get(name, name) for name in outcome.favourable]
         return " or ".join(f"“{name}”" for name in names)
 

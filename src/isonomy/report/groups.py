@@ -142,7 +142,7 @@ def unnamed_outcome(outcome: Label) -> str:
 
 def _cut(findings: Findings) -> str:
     """Return the phrase for the probability or number from which on the favourable outcome is given."""
-    outcome = findings.certificate.question.outcome
+    outcome = findings.certificate.problem.outcome
     if outcome.favourable == ("low",) and not outcome.classes and outcome.threshold is not None:
         return f", up to a cut-off of {parameter(outcome.threshold)}, a number equal to it included"
     if outcome.threshold is not None:

@@ -39,7 +39,7 @@ def facts_of_row(
 
     ``place`` is the person's row in the certificate, ``name`` the id in the table.
     """
-    network, schema, witnesses = local.question.network, local.question.schema, local.witnesses
+    network, schema, witnesses = local.problem.network, local.problem.schema, local.witnesses
     assert schema is not None
     upper, lower, decision = float(local.upper[place]), float(local.lower[place]), str(local.decision[place])
     rounded = rounded or Rounded.of(lower, upper, None, network.head == "regression")
@@ -89,7 +89,7 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
         stated = record.document["question"] | {"ground": record.document["remarks"]["ground"]}
         questions.append(stated | {"individuals": len(record.weights)})
         evidence = {part: record.hashes.get(f"evidence/{file}") for part, file in PARTS.items()}
-        hashes.append(evidence | {"network": record.network.hash()})
+        hashes.append(evidence | {"network": record.problem.network.hash()})
     changed = {part: hashes[0][part] != hashes[1][part] for part in PARTS}
     question = {name: [one[name] for one in questions] for name in QUESTION if questions[0][name] != questions[1][name]}
     moved = "epsilon" in question and verdicts[0] != verdicts[1] and all(verdicts)
@@ -101,7 +101,9 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
     if alike:  # only bounds that do not overlap say that something changed
         certainly = "better" if new.upper < old.lower else "worse" if new.lower > old.upper else None
         headline = CHANGED[certainly]
-    made = [Rounded.of(each.lower, each.upper, each.epsilon, each.network.head == "regression") for each in (old, new)]
+    made = [
+        Rounded.of(each.lower, each.upper, each.epsilon, each.problem.model.head == "regression") for each in (old, new)
+    ]
     rounded = max(made, key=lambda each: each.decimals)
     rows: list[Any] = [
         ("proved, at most", *(rounded.proved("upper", "Proved, at most", each.upper) for each in (old, new))),
@@ -160,14 +162,14 @@ def _shared_rows(old: Record, new: Record, rows: Any) -> Any:
 
 def _decision_sentence(local: LocalCertificate, place: int, names: Sequence[str], rounded: Rounded) -> str:
     """Return the sentence on the decision, with the counterpart that changes it where that is not the one shown."""
-    sentence, question, witnesses = words.DECISIONS[str(local.decision[place])], local.question, local.witnesses
+    sentence, problem, witnesses = words.DECISIONS[str(local.decision[place])], local.problem, local.witnesses
     if local.decision[place] != "flippable":
         return sentence
     three = np.stack(
         [each[place] for each in (witnesses.individual, witnesses.counterpart, witnesses.flip_counterpart)]
     )
-    gets = question.network(three)
-    own, shown, _ = decided(gets, question.outcome, regression=question.network.head == "regression")
+    gets = problem.network(three)
+    own, shown, _ = decided(gets, problem.outcome, regression=problem.network.head == "regression")
     if own != shown:
         return sentence
     pair = witnesses.frame(place, flip=True)

@@ -156,14 +156,14 @@ def assumptions(findings: Findings, behind: str) -> Terms:
     """Return what the proof rests on: names and statements."""
     certificate, people = findings.certificate, findings.people
     weighted = " Averages use their sampling weights." if people.schema.weight else ""
-    fitted = f", fitted on {certificate.question.metric.fitted_on}" if certificate.question.metric.fitted_on else ""
+    fitted = f", fitted on {certificate.problem.metric.fitted_on}" if certificate.problem.metric.fitted_on else ""
     return [
         ("People", f"{people.selection.words(people.schema.name)}.{weighted}"),
         ("Network", f"“{findings.network.name}”, {findings.network.input_width} inputs, {_outputs(findings)}."),
         ("Arithmetic", f"{EXACT}{FLOAT32 if certificate.arithmetic == 'float32' else ''}"),
         ("Similar people", f"Distance at most δ = {parameter(certificate.delta)} by this metric: "
-         f"{certificate.question.metric.describe()}{fitted}."),
-        ("Possible people", DOMAINS[certificate.question.domain.kind]),
+         f"{certificate.problem.metric.describe()}{fitted}."),
+        ("Possible people", DOMAINS[certificate.problem.domain.kind]),
         ("Nearby populations", _nearby(certificate)),
         ("Method", f"Bounds of the tier “{certificate.tier}”, and duality over all nearby populations at once; a "
          "failed search proves nothing and is not used as if it did."),

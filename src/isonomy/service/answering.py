@@ -39,7 +39,7 @@ class Answering:
         self._certifier, self._log, self._settings = certifier, log, settings
         served = certifier.served
         self._reader = Reader(served.schema, settings)
-        head = {"certificate": served.identity, "epsilon": served.epsilon, "delta": served.delta}
+        head = {"certificate": served.identity, "epsilon": served.epsilon, "delta": served.problem.delta}
         self._head = json.dumps(head)[1:-1]
 
     def __call__(self, body: bytes, caller: str, arrived: float) -> Answered:

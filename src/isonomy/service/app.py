@@ -215,7 +215,7 @@ class Service:
 
     def certificate(self) -> dict[str, Any]:
         """Return the claims of the certificate and their terms."""
-        served, outcome = self.served, self.certifier.question.outcome
+        served, outcome = self.served, self.certifier.problem.outcome
         widest = 2 * served.gamma if served.gamma > 0 else 1.0
         gammas = [widest * step / 20 for step in range(21)]
         names = (

@@ -23,11 +23,10 @@ from isonomy.attacks import AttackBudget, Finds, Known
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people, counterexamples_saved_in
 from isonomy.certificates.local import Bounds, verdicts
-from isonomy.certificates.question import check_members
 from isonomy.errors import DataError
 from isonomy.population.outcome import decided, named
 from isonomy.service.reading import BadRequestError, complaint
-from isonomy.service.served import Served
+from isonomy.service.served import Served, placeholder
 
 PIECE = 64
 """Individuals bounded by the tight tier at a time, at most, so that a latency budget can be met."""
@@ -67,19 +66,19 @@ class Certifier:
 
     def __init__(self, served: Served, evidence: Path | None = None) -> None:
         """``evidence``: the folder for a contradiction between bounds and finds, with the person; None: not saved."""
-        self.served, self.question, self._evidence = served, served.question(), evidence
+        self.served, self.problem, self._evidence = served, served.problem, evidence
         float32_run = served.arithmetic == "float32"
-        self.interval = Bounds(self.question, "interval", float32_run)
-        self.tight = Bounds(self.question, "tight", float32_run)
+        self.interval = Bounds(self.problem, "interval", float32_run)
+        self.tight = Bounds(self.problem, "tight", float32_run)
         self.head = self.interval.head
         self._pace = _Pace()
-        own, default = self.question.domain, served.schema.domain(self.question.domain.kind)
+        own, default = self.problem.domain, served.schema.domain(self.problem.domain.kind)
         self._own_domain = not (np.array_equal(own.low, default.low) and np.array_equal(own.high, default.high))
-        self._outcome = self.question.outcome
+        self._outcome = self.problem.outcome
 
     def warm_up(self) -> None:
         """Certify one individual by every tier, so that no request pays for caches, and measure the pace."""
-        x = np.array(self.question.x[:1])
+        x = placeholder(self.served.schema).x
         self(x, seconds=60.0, counterparts=True)
         self._pace.learn(*(min(self._timed(np.repeat(x, people, 0)) for _ in range(3)) for people in (1, PIECE)))
 
@@ -88,14 +87,14 @@ class Certifier:
         self._check_domain(x)
         upper, certified, tight = self._bounded(x, time.monotonic() + seconds)
         tier = ["tight" if tighter else "interval" for tighter in tight.tolist()]
-        outputs, epsilon = self.question.network(x), self.served.epsilon
+        outputs, epsilon = self.problem.network(x), self.served.epsilon
         finds = self._search(x, upper, certified) if counterparts else None
         lower = np.zeros(len(x)) if finds is None else finds.lower
         flips = np.zeros(len(x), dtype=bool) if finds is None else finds.flips
         others = None if finds is None else (finds.counterpart, finds.flip_counterpart)
         with counterexamples_saved_in(self._evidence):
             compare_people(
-                self.question, x, lower, upper, certified & self.head.decides, flips, others, tier=tier,
+                self.problem, x, lower, upper, certified & self.head.decides, flips, others, tier=tier,
                 arithmetic=self.served.arithmetic, threshold=self._outcome.threshold,
                 favourable=list(self._outcome.favourable),
             )  # fmt: skip
@@ -111,9 +110,9 @@ class Certifier:
         """Refuse individuals outside a domain that is narrower than the schema's."""
         if self._own_domain:
             try:
-                check_members(x, 0, self.question.domain)
+                self.problem.check(x)
             except DataError as error:
-                people = int((~self.question.domain.contains(x)).sum())
+                people = int((~self.problem.domain.contains(x)).sum())
                 raise BadRequestError([complaint(str(error), "individuals")], people) from None
 
     def tighten(self, x: FloatArray) -> FloatArray:

@@ -20,18 +20,15 @@ from isonomy.arithmetic import at_least, at_most, decimals_of_bound, parameter, 
 from isonomy.attacks import AttackBudget
 from isonomy.certificates.certificate import Certificate, Verdict, headline, judge
 from isonomy.certificates.local import Arithmetic, Bounds
-from isonomy.certificates.question import Question
 from isonomy.certificates.transport import Transport
 from isonomy.errors import DataError, FileError
 from isonomy.fairness import scores
 from isonomy.files import file_hash
 from isonomy.monitor import Reference
-from isonomy.networks.network import Network
-from isonomy.population import Domain, DomainKind, Feature, Population, Schema
-from isonomy.population.feature import Label
+from isonomy.population import Feature, Population, Schema
+from isonomy.problem import Problem
 from isonomy.records import Record, read
 from isonomy.records.reading import readable
-from isonomy.similarity.metric import Metric
 
 ROUNDING = 1e-9
 """Relative difference allowed between a bound computed here and on the machine that wrote it."""
@@ -49,11 +46,8 @@ class Served(Reference):
     ``largest`` is the largest possible violation known to the certificate, from a declared range of outputs for one.
     """
 
-    network: Network
-    metric: Metric
+    problem: Problem
     schema: Schema
-    domain: Domain | DomainKind
-    delta: float
     upper: float
     people: Population | None
     statement: str
@@ -62,7 +56,6 @@ class Served(Reference):
     lower: float = 0.0
     arithmetic: Arithmetic = "float64"
     largest: float = math.inf
-    outcome: Label | None = None  # what is decided; None: as the schema's label has it
 
     @classmethod
     def from_directory(cls, path: Path) -> Served:
@@ -72,11 +65,11 @@ class Served(Reference):
     @classmethod
     def of_certificate(cls, certificate: Certificate, people: Population, identity: str = "") -> Served:
         """Serve a certificate in memory, with the people that it was computed for."""
-        question = certificate.question
-        if question.schema is None:
+        problem = certificate.problem
+        if problem.schema is None:
             raise DataError("A service needs a schema, to read people in raw units: certify a Population.")
-        identity = identity or question.network.hash()
-        return cls._of(question, certificate, certificate.upper, people, str(certificate), identity)
+        identity = identity or problem.network.hash()
+        return cls._of(certificate, problem.schema, certificate.upper, people, str(certificate), identity)
 
     @classmethod
     def of_record(cls, record: Record) -> Served:
@@ -87,25 +80,29 @@ class Served(Reference):
             who = f"the {len(record.weights):,} audited individuals{weighted(record.weights)}"
             lower = record.lower
             within = f"within {parameter(record.gamma)} of {who}" if record.gamma else ""
-            decimals = decimals_of_bound(upper, record.network.head == "regression")
+            decimals = decimals_of_bound(upper, record.problem.model.head == "regression")
             statement = headline(
                 within, who, at_most(upper, decimals), at_least(lower, decimals) if lower > 0 else None
             )
-            return cls._of(record, record, upper, record.people, statement, file_hash(record.path))
+            return cls._of(record, record.schema, upper, record.people, statement, file_hash(record.path))
 
     @classmethod
     def _of(
-        cls, question: Question | Record, result: Certificate | Record, upper: float, people: Population | None,
-        statement: str, identity: str,
-    ) -> Served:  # fmt: skip
-        """Combine question and result; without an epsilon of its own, a certificate promises what it proved."""
-        dual, names = result.dual, ("delta", "gamma", "order", "ground", "lower", "confidence", "arithmetic")
+        cls,
+        result: Certificate | Record,
+        schema: Schema,
+        upper: float,
+        people: Population | None,
+        statement: str,
+        identity: str,
+    ) -> Served:
+        """Serve a result; without an epsilon of its own, a certificate promises what it proved."""
+        dual, names = result.dual, ("problem", "gamma", "order", "ground", "lower", "confidence", "arithmetic")
         served = cls(
-            **{name: getattr(question, name) for name in ("network", "metric", "schema", "domain")},
             **{name: getattr(result, name) for name in names},
-            epsilon=upper if result.epsilon is None else result.epsilon, upper=upper, people=people, identity=identity,
+            schema=schema, epsilon=upper if result.epsilon is None else result.epsilon, upper=upper, people=people,
             curve=lambda gammas: [bound.upper for bound in dual.curve([float(gamma) for gamma in gammas])],
-            statement=statement, largest=result.profiles.largest, outcome=question.outcome,
+            identity=identity, statement=statement, largest=result.profiles.largest,
         )  # fmt: skip
         return replace(served, statement=f"{statement} {served.caution}".rstrip())
 
@@ -117,12 +114,12 @@ class Served(Reference):
     @cached_property
     def observed(self) -> dict[str, float]:
         """Score predictions against the outcomes of the audited individuals; empty where these are unknown."""
-        return {} if self.people is None else scores(self.network, self.people)
+        return {} if self.people is None else scores(self.problem.network, self.people)
 
     @property
     def printed(self) -> dict[str, str]:
         """Return upper and lower bound with the decimals of every other output."""
-        decimals = decimals_of_bound(self.upper, self.network.head == "regression")
+        decimals = decimals_of_bound(self.upper, self.problem.model.head == "regression")
         return {"upper": at_most(self.upper, decimals), "lower": at_least(self.lower, decimals)}
 
     @property
@@ -140,19 +137,14 @@ class Served(Reference):
             )
         return ""
 
-    def question(self) -> Question:
-        """Return the question for any individual; its one row is a placeholder."""
-        question = Question.of(self.network, placeholder(self.schema), self.metric, self.delta, self.domain)
-        return question if self.outcome is None else replace(question, outcome=self.outcome)
-
     def reference(self, largest: float) -> Reference:
         """Return the reference of a monitor; ``largest`` is the largest violation that the head allows.
 
         A person whom the schema refuses is outside the domain, where the certificate's ``largest`` of a bounded domain
         does not hold.
         """
-        kind = self.domain.kind if isinstance(self.domain, Domain) else self.domain
-        return replace(self, largest=min(largest, self.largest if kind == "unbounded" else math.inf))
+        unbounded = self.problem.domain.kind == "unbounded"
+        return replace(self, largest=min(largest, self.largest if unbounded else math.inf))
 
 
 def _checked(record: Record, proved: float) -> float:
@@ -182,7 +174,7 @@ def _refute(record: Record) -> None:
     """
     if record.people is None or record.points is None:  # redacted: there are no rows to search
         return
-    points, metric, delta = record.points, record.metric, record.delta
+    points, metric, delta = record.points, record.problem.metric, record.problem.delta
     distance = float(metric.distance(points.person, points.counterpart).max(initial=0.0))
     if not distance <= delta * (1 + ROUNDING):
         raise FileError(f"its 'delta' is {delta:g}, but counterparts in its evidence are {distance:g} apart.")
@@ -190,7 +182,7 @@ def _refute(record: Record) -> None:
     if not record.lower <= attained * (1 + 1e-6):
         raise FileError(f"its 'lower' is {record.lower}, but the population in its evidence attains {attained}.")
     rows = np.unique(np.linspace(0, len(record.weights) - 1, SEARCHED).astype(np.int64))
-    bounds = Bounds(record.question, "tight", record.arithmetic == "float32")
+    bounds = Bounds(record.problem, "tight", record.arithmetic == "float32")
     attack = bounds.attack(np.array(record.people.x[rows]), AttackBudget())
     claimed = record.profiles.value[record.profiles.start[rows]]
     worst = int(np.argmax(attack.lower - claimed))

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from typing import Any, Literal
 
-from isonomy.certificates.question import own_delta
 from isonomy.errors import ParameterError, template
 from isonomy.given import FINITE, choice, instance, number, whole
 from isonomy.population import Domain, DomainKind
+from isonomy.problem import own_delta
 from isonomy.progress import Progress
 from isonomy.similarity import Metric
 from isonomy.similarity.ground import Ground

@@ -25,7 +25,6 @@ from torch.nn import functional
 from isonomy.arithmetic import FloatArray
 from isonomy.certificates import Certificate, certify
 from isonomy.certificates.certify import DistributionalTier
-from isonomy.certificates.question import on_all_coordinates
 from isonomy.certificates.transport import checked_shift
 from isonomy.errors import NetworkError
 from isonomy.fairness import blind_scores, scores
@@ -33,6 +32,7 @@ from isonomy.given import FINITE, instance, number, whole
 from isonomy.networks import Network
 from isonomy.population import Population
 from isonomy.population.outcome import decided
+from isonomy.problem import on_all_coordinates
 from isonomy.progress import Progress, shown
 from isonomy.similarity import Counterparts, Metric
 from isonomy.similarity.ground import Ground
