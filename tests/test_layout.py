@@ -134,12 +134,24 @@ FUNCTIONS = [name for name in isonomy.__all__ if inspect.isfunction(getattr(ison
 CLASSES = [name for name in isonomy.__all__ if inspect.isclass(getattr(isonomy, name))]
 
 
+MOST = {"group_fairness": 12, "repair": 18, "FairClassifier": 26}
+"""More than ten parameters and a table of keywords; an estimator of scikit-learn has what it is made of as its own."""
+
+
 def parameters(function: Any) -> list[str]:
-    """The names of what a function takes, none of which may be a collection of anything else."""
+    """The names of what a function takes, at most ten and keywords that a table of their types names."""
     taken = [each for each in inspect.signature(function).parameters.values() if each.name not in ("self", "cls")]
+    names = list[str]()
     for parameter in taken:
-        assert parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL), parameter
-    return [parameter.name for parameter in taken]
+        assert parameter.kind != parameter.VAR_POSITIONAL, parameter
+        if parameter.kind == parameter.VAR_KEYWORD:
+            table = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
+            assert table is not None, parameter
+            names += function.__globals__[table[1]].__annotations__
+        else:
+            names.append(parameter.name)
+    assert len(taken) <= MOST.get(function.__qualname__, 11), f"{function.__qualname__} has {len(taken)} parameters"
+    return names
 
 
 def explained(function: Any) -> set[str]:

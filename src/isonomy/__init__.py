@@ -12,12 +12,14 @@ __version__ = "0.1.0"
 _NAMES = {
     "attacks": "AttackBudget",
     "auditing": "Audit audit",
-    "certificates": "Certificate GlobalCertificate LocalCertificate Transport certify certify_everywhere certify_local",
+    "certificates": "Certificate GlobalCertificate LocalCertificate RunOptions SearchOptions Transport certify "
+    "certify_everywhere certify_local",
     "datasets": "load_population",
     "errors": "AssumedHeadWarning IsonomyError SoundnessError",
     "fairness": "GroupFairness group_fairness",
     "networks": "Network check_predictions load_model load_network schema_adapter",
     "population": "Domain Population Schema",
+    "problem": "Problem",
     "shift": "Distance wasserstein",
     "similarity": "Counterparts Explore Mahalanobis Metric SensitiveSubspace WeightedLp load_metric",
     "training": "FairClassifier FairRegressor frontier repair",
@@ -46,6 +48,8 @@ if TYPE_CHECKING:  # the same, for whoever checks types
     from isonomy.certificates import Certificate as Certificate
     from isonomy.certificates import GlobalCertificate as GlobalCertificate
     from isonomy.certificates import LocalCertificate as LocalCertificate
+    from isonomy.certificates import RunOptions as RunOptions
+    from isonomy.certificates import SearchOptions as SearchOptions
     from isonomy.certificates import Transport as Transport
     from isonomy.certificates import certify as certify
     from isonomy.certificates import certify_everywhere as certify_everywhere
@@ -64,6 +68,7 @@ if TYPE_CHECKING:  # the same, for whoever checks types
     from isonomy.population import Domain as Domain
     from isonomy.population import Population as Population
     from isonomy.population import Schema as Schema
+    from isonomy.problem import Problem as Problem
     from isonomy.shift import Distance as Distance
     from isonomy.shift import wasserstein as wasserstein
     from isonomy.similarity import Counterparts as Counterparts

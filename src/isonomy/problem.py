@@ -104,12 +104,14 @@ class Problem:
         threshold: float | None = None,
         max_branches: int = MAX_BRANCHES,
     ) -> Problem:
-        """Check all parts, and put the adapter of the schema in front of the model.
+        """Check all parts, and put the adapter of the ``schema`` in front of the ``model``.
 
-        Without a ``domain`` possible people are the realizable ones of the schema, or all of ``R^m`` without one.
-        ``delta`` may be left out for :class:`Counterparts`, whose tolerances mean 1. ``favourable`` and ``threshold``
-        are those of the schema's label unless they are given. Where more than ``max_branches`` choices of categories
-        are similar, they are relaxed to shares.
+        Similar is who is within ``delta`` in the ``metric``; ``delta`` may be left out for :class:`Counterparts`, whose
+        tolerances mean 1. Without a ``domain`` possible people are the realizable ones of the schema, or all of
+        ``R^m`` without one. ``favourable`` and ``threshold`` say what is decided, by default as the schema's label does:
+        the favourable one of two classes is given from its threshold on, numbers of a regression are high from it on;
+        without a threshold the most probable class is given (:mod:`isonomy.population.outcome`). Where more than
+        ``max_branches`` choices of categories are similar, they are relaxed to shares.
         """
         check_model_and_metric(model, metric)
         delta, max_branches = checked_delta(own_delta(metric, delta)), whole("max_branches", max_branches)

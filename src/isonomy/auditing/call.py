@@ -23,8 +23,9 @@ from isonomy.auditing.plan import Plan
 from isonomy.brief import brief
 from isonomy.certificates.alone import ChangeAlone, changes_alone
 from isonomy.certificates.certificate import Certificate
-from isonomy.certificates.certify import CHUNK, certify
+from isonomy.certificates.certify import certify
 from isonomy.certificates.consistency import counterexamples_saved_in
+from isonomy.certificates.options import CHUNK
 from isonomy.errors import DataError, IsonomyError, NetworkError, ParameterError, template
 from isonomy.fairness import GroupFairness, group_fairness, scores
 from isonomy.fairness.reading import OtherReading, better_reading

@@ -11,53 +11,58 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from isonomy.arithmetic import FloatArray
-from isonomy.attacks import AttackBudget, attack_budget
+from isonomy.attacks import attack_budget
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.chunks import POINT, PROFILE, Finished, Job, Work, finish, joined
 from isonomy.certificates.consistency import counterexamples_saved_in, evidence_folder
 from isonomy.certificates.finite_sample import Clusters
-from isonomy.certificates.local import Arithmetic, LocalCertificate, Witnesses
+from isonomy.certificates.local import LocalCertificate, Witnesses
+from isonomy.certificates.options import (
+    RUN,
+    SEARCH,
+    Arithmetic,
+    CertifyKeywords,
+    RunOptions,
+    SearchOptions,
+    check_keywords,
+    options_of,
+)
 from isonomy.certificates.people import check_people, in_memory, pose
 from isonomy.certificates.profiles import Schedule
 from isonomy.certificates.protocol import Shift
 from isonomy.certificates.transport import Transport, checked_shift
 from isonomy.certificates.worst_case import Points
-from isonomy.engine import EngineName, check_engine, open_engine
+from isonomy.engine import check_engine, open_engine
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.files import Arrays, FolderStore, read_json, remove_partial_files, write_json
 from isonomy.given import FINITE, choice, instance, number, whole
 from isonomy.parallel import one_thread_in_blas
-from isonomy.population import Domain, DomainKind, Population, Schema
+from isonomy.population import Domain, Population
 from isonomy.population.encoding import find_column
 from isonomy.population.population import in_train
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import Selection, SplitName
 from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, chunk_keys, open_people
 from isonomy.problem import Model, Problem
-from isonomy.progress import Progress, Shares, shown
-from isonomy.similarity.ground import Ground
+from isonomy.progress import Shares, shown
 from isonomy.similarity.metric import Metric, overlaps
-from isonomy.similarity.regions import MAX_BRANCHES
 from isonomy_verify.claims import Profiles
 from isonomy_verify.dual import HUGE
 from isonomy_verify.individuals import DECISIONS
 
 DistributionalTier = Literal["interval", "tight"]
-
-CHUNK = 4096
-"""The most rows of a chunk; those that cost much have fewer."""
 
 LARGEST_CHUNK = 2**22
 """The largest ``chunk`` allowed: with more rows memory would not be bounded."""
@@ -71,82 +76,45 @@ def certify(
     shift: float | Shift = 0.0,
     *,
     gamma: float | None = None,
-    order: float = 1.0,
-    ground: Ground = "l2",
     epsilon: float | None = None,
     confidence: float | None = None,
-    cluster: str | npt.ArrayLike | None = None,
-    max_cluster: int | None = None,
-    domain: Domain | DomainKind | None = None,
-    tier: DistributionalTier = "tight",
-    attack: bool | AttackBudget = True,
-    decide: bool = False,
-    favourable: str | Sequence[str] | None = None,
-    threshold: float | None = None,
-    arithmetic: Arithmetic = "float64",
-    output_range: tuple[float, float] | None = None,
-    rounds: int = 4,
-    max_branches: int = MAX_BRANCHES,
-    seed: int = 0,
-    schema: Schema | None = None,
-    unknown: Unknown = "error",
-    split: SplitName = "all",
-    engine: EngineName = "local",
-    scheduler: str | None = None,
-    work: str | PathLike[str] | None = None,
-    chunk: int = CHUNK,
-    progress: Progress | Literal["auto"] | None = "auto",
+    search: SearchOptions = SEARCH,
+    run: RunOptions = RUN,
+    **keywords: Unpack[CertifyKeywords],
 ) -> Certificate:
     """Bound the mean violation of every population of a shift: those close to the individuals.
 
-    ``model`` is a :class:`Network`, or any model with a tier; or a :class:`Problem`, which brings metric, δ, schema,
-    domain and outcome. ``people``: a :class:`Population`; a table of numbers,
+    ``model`` is a :class:`Network`, or any model with a tier. ``people``: a :class:`Population`; a table of numbers,
     which without a ``domain`` means all of ``R^m``; or, with a ``schema``, a pandas, Polars or Arrow table, the path of
-    a Parquet file, of a folder of them or of a CSV file, or a Dask data frame, of which ``split`` takes one part and
-    ``unknown="exclude"`` leaves out rows that do not fit. Similar is who is within ``delta`` in the ``metric``; None is
-    for :class:`Counterparts` alone, whose tolerances mean 1.
+    a Parquet file, of a folder of them or of a CSV file, or a Dask data frame. Similar is who is within ``delta`` in
+    the ``metric``. ``delta``, ``schema``, ``domain``, ``favourable``, ``threshold`` and ``max_branches`` are as for
+    :meth:`Problem.of`; a :class:`Problem` in the place of the model has them all.
 
     ``shift`` is a notion such as :class:`Transport`, or a number, its γ; ``gamma``, ``order`` and ``ground`` are those
     of a :class:`Transport` too. ``epsilon`` asks for a verdict, ``confidence`` for a statement about the population
     behind the sample. That takes individuals for independent draws; where they come in clusters that are drawn as
     wholes, such as households, name the column of the table that tells them apart, or give an array, as ``cluster``,
-    and the most people that a cluster can have, known beforehand, as ``max_cluster``. ``rounds`` says how often
-    profiles are improved where it matters. ``attack=False`` makes no search, leaves ``lower`` at 0 and is several times
-    faster; ``attack=True`` draws by ``seed``, on which ``upper`` does not depend; an :class:`AttackBudget` has its own
-    and says how hard it searches. ``decide`` settles by branch and bound whose decision can change, where the tier
-    leaves it open. A regression needs a bounded domain, or the ``output_range`` that its values are declared to keep
-    within. ``tier``, ``favourable``, ``threshold``, ``arithmetic`` and ``max_branches`` are as for
-    :func:`isonomy.certify_local`.
+    and the most people that a cluster can have, known beforehand, as ``max_cluster``.
 
-    ``work`` is a folder that keeps finished chunks; without one everything is in memory. Chunks have at most ``chunk``
-    rows, and fewer where these would be more than some twenty seconds of counted work. ``engine="dask"`` works on the
-    cluster at ``scheduler``, on the current Dask client, or on a local cluster; its workers must see files and ``work``
-    under the same paths. ``progress`` is called with the rows done and in all, now and then.
+    How hard to search, ``tier``, ``attack``, ``decide``, ``arithmetic``, ``rounds``, ``seed`` and ``output_range``, are
+    fields of :class:`SearchOptions`; how to read and where to work, ``unknown``, ``split``, ``engine``, ``scheduler``,
+    ``work``, ``chunk`` and ``progress``, of :class:`RunOptions`; they may be given as ``search`` and ``run`` together.
     """
-    populations = checked_shift(shift, gamma, order, ground)
-    choice("tier", tier, DistributionalTier)
-    choice("unknown", unknown, Unknown)
-    choice("split", split, SplitName)
-    choice("arithmetic", arithmetic, Arithmetic)
+    check_keywords("certify", keywords, CertifyKeywords)
+    search, run = options_of(search, keywords), options_of(run, keywords)
+    populations = checked_shift(shift, gamma, keywords.get("order", 1.0), keywords.get("ground", "l2"))
+    _check_options(search, run)
     if epsilon is not None:
         epsilon = number("epsilon", epsilon, "None or a finite number >= 0", high=FINITE)
     if confidence is not None:
         confidence = number("confidence", confidence, "None or a number between 0 and 1", 0.0, 1.0, strict=True)
-    if type(chunk) is not int or not 1 <= chunk <= LARGEST_CHUNK:
-        raise ParameterError(template("chunk", f"a whole number from 1 to {LARGEST_CHUNK}", chunk))
-    if work is not None:
-        instance("work", work, str | PathLike, "a path")
-    check_engine(engine, scheduler)
-    rounds, seed = whole("rounds", rounds), whole("seed", seed)
-    budget, output_range = attack_budget(attack, seed), checked_range(output_range)
-    folder = None if work is None else Path(work).resolve()
-    parts = {"domain": domain, "favourable": favourable, "threshold": threshold}
-    parts["max_branches"] = None if max_branches == MAX_BRANCHES else max_branches
-    rows = {"unknown": unknown, "split": split, "work": folder}
-    problem, source = _open(model, people, (metric, delta), schema, parts, rows)
+    budget, rounds = attack_budget(search.attack, whole("seed", search.seed)), whole("rounds", search.rounds)
+    output_range, chunk, progress = checked_range(search.output_range), run.chunk, run.progress
+    folder = None if run.work is None else Path(run.work).resolve()
+    problem, source = _open(model, people, metric, delta, keywords, run, folder)
     job = Job(
-        problem, populations.on(problem.domain), tier, budget, bool(decide), rounds, arithmetic, output_range,
-        evidence=evidence_folder(folder or Path()),
+        problem, populations.on(problem.domain), search.tier, budget, bool(search.decide), rounds, search.arithmetic,
+        output_range, evidence=evidence_folder(folder or Path()),
     )  # fmt: skip
     keys = source.keys(chunk)
     with shown("Certifying", progress) as tick:
@@ -154,8 +122,21 @@ def certify(
         job = replace(job, schedule=_schedule(job, source, keys, folder, lambda rows: tick(0, total)))
     keys = source.keys(min(chunk, job.rows(source, keys)))
     store = None if folder is None else FolderStore(folder, f"{job.identity} {source.fingerprint()}")
-    columns, computed = _columns(Work(job, source, store), keys, engine, scheduler, progress)
-    return _certificate(job, source, columns, computed, epsilon, confidence, (cluster, max_cluster))
+    columns, computed = _columns(Work(job, source, store), keys, run)
+    clusters = keywords.get("cluster"), keywords.get("max_cluster")
+    return _certificate(job, source, columns, computed, epsilon, confidence, clusters)
+
+
+def _check_options(search: SearchOptions, run: RunOptions) -> None:
+    choice("tier", search.tier, DistributionalTier)
+    choice("unknown", run.unknown, Unknown)
+    choice("split", run.split, SplitName)
+    choice("arithmetic", search.arithmetic, Arithmetic)
+    if type(run.chunk) is not int or not 1 <= run.chunk <= LARGEST_CHUNK:
+        raise ParameterError(template("chunk", f"a whole number from 1 to {LARGEST_CHUNK}", run.chunk))
+    if run.work is not None:
+        instance("work", run.work, str | PathLike, "a path")
+    check_engine(run.engine, run.scheduler)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,27 +168,31 @@ class _Array:
 def _open(
     model: Model | Problem,
     people: Any,
-    similar: tuple[Metric | None, float | None],
-    schema: Schema | None,
-    parts: dict[str, Any],
-    rows: dict[str, Any],
+    metric: Metric | None,
+    delta: float | None,
+    keywords: Mapping[str, Any],
+    run: RunOptions,
+    work: Path | None,
 ) -> tuple[Problem, PeopleSource]:
     """Return the problem, and the source of its individuals; rows that are read later are checked then."""
+    schema = keywords.get("schema")
     own = model.schema if isinstance(model, Problem) else schema
     opened = isinstance(people, Population | PeopleSource)
-    check_people(people, schema if opened or not hasattr(people, "columns") else own)
-    if not opened and not isinstance(people, str | PathLike) and not hasattr(people, "columns"):
+    table = hasattr(people, "columns")
+    check_people(people, own if table and not opened else schema)
+    if not opened and not table and not isinstance(people, str | PathLike):
         x: Any = in_memory(people, None)
-        problem = pose(model, x, *similar, None, **parts)
+        problem = pose(model, x, metric, delta, keywords)
         problem.check(x)
         return problem, _Array(x)  # type: ignore[return-value]
     if own is None and not opened:
         raise ParameterError(f"'schema' must be given beside {people}: it says what the columns mean.")
     asked = people.people if isinstance(people, InMemory) else people
-    known = None if isinstance(model, Problem) else people.schema if opened else schema
-    problem = pose(model, asked, *similar, known, **parts)
+    known = {"schema": people.schema} if opened and not isinstance(model, Problem) else {}
+    problem = pose(model, asked, metric, delta, {**keywords, **known})
     if isinstance(asked, Population):
         problem.check(asked.x)
+    rows: Any = {"unknown": run.unknown, "split": run.split, "work": work}
     return problem, open_people(people, schema if opened else own, **rows)
 
 
@@ -228,24 +213,18 @@ def _schedule(
     return schedule
 
 
-def _columns(
-    work: Work,
-    keys: Sequence[ChunkKey],
-    engine: EngineName,
-    scheduler: str | None,
-    progress: Progress | Literal["auto"] | None,
-) -> tuple[Arrays, int]:
+def _columns(work: Work, keys: Sequence[ChunkKey], run: RunOptions) -> tuple[Arrays, int]:
     """Return the columns of all individuals, and the number of chunks that were computed."""
     finished, began = list[Finished](), time.time()
-    with shown("Certifying", progress) as tick, open_engine(engine, scheduler) as where:
+    with shown("Certifying", run.progress) as tick, open_engine(run.engine, run.scheduler) as where:
         parts = Shares(tick, sum(map(len, keys)))
 
         def finish_with_progress(work: Work, key: ChunkKey) -> Finished:
             return finish(work, key, partial(parts, key.index, len(key)))
 
-        alone = len(keys) == 1 and engine == "local"  # then its stages have all threads
+        alone = len(keys) == 1 and run.engine == "local"  # then its stages have all threads
         # Progress inside a chunk is not seen from workers elsewhere.
-        work_on = finish if engine == "dask" else finish_with_progress
+        work_on = finish if run.engine == "dask" else finish_with_progress
         for each in [finish_with_progress(work, keys[0])] if alone else where.map(work_on, work, keys):
             finished.append(each)
             parts(each.key.index, len(each.key), 1.0)

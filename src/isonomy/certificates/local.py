@@ -10,9 +10,9 @@ checked and evaluated again; so ``lower ≤ I(x, δ) ≤ upper`` in real arithme
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -20,22 +20,31 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray, at_least, at_most, decimals_of_bound, weighted
-from isonomy.attacks import AttackBudget, Finds, attack_budget
+from isonomy.attacks import Finds, attack_budget
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people
 from isonomy.certificates.network_tier import Bounds, chunk_rows
+from isonomy.certificates.options import (
+    SEARCH,
+    Arithmetic,
+    LocalKeywords,
+    SearchOptions,
+    ShownProgress,
+    Tier,
+    check_keywords,
+    options_of,
+)
 from isonomy.certificates.people import in_memory, pose
 from isonomy.certificates.protocol import tier_for
 from isonomy.errors import ParameterError, template
 from isonomy.given import FINITE, choice, instance, number
 from isonomy.parallel import in_parallel
-from isonomy.population import Domain, DomainKind, Population, Schema
+from isonomy.population import Domain, DomainKind, Population
 from isonomy.population.outcome import rule
-from isonomy.problem import Model, Problem
-from isonomy.progress import Progress, shown
+from isonomy.problem import Model, Problem, unbounded
+from isonomy.progress import shown
 from isonomy.search import checked_limits
 from isonomy.similarity.metric import Metric
-from isonomy.similarity.regions import MAX_BRANCHES
 from isonomy_verify.arithmetic import mean_down, mean_up
 from isonomy_verify.similar import SAMPLE
 
@@ -43,9 +52,6 @@ __all__ = ["Arithmetic", "Bounds", "LocalCertificate", "Tier", "Witnesses", "cer
 
 BLOCKS = 4.0
 """Regions per individual from which on fewer individuals than ``Tier.size`` are bounded at a time."""
-
-Tier = Literal["interval", "quick", "tight", "exact", "paper"]
-Arithmetic = Literal["float64", "float32"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,60 +178,40 @@ def certify_local(
     metric: Metric | None = None,
     delta: float | None = None,
     *,
-    schema: Schema | None = None,
-    domain: Domain | DomainKind | None = None,
-    tier: Tier = "tight",
-    attack: bool | AttackBudget = True,
-    decide: bool = False,
-    predict: bool = True,
-    threshold: float | None = None,
-    favourable: str | Sequence[str] | None = None,
-    arithmetic: Arithmetic = "float64",
-    max_branches: int = MAX_BRANCHES,
-    progress: Progress | Literal["auto"] | None = "auto",
-    time_limit: float | None = 60.0,
-    gap: float = 1e-6,
     epsilon: float | None = None,
-    max_nodes: int | None = None,
+    predict: bool = True,
+    progress: ShownProgress = "auto",
+    search: SearchOptions = SEARCH,
+    **keywords: Unpack[LocalKeywords],
 ) -> LocalCertificate:
     """Bound the local violation of every individual from above and from below: the largest change of the output of
     ``model`` within ``delta`` in the ``metric``.
 
     ``people`` is a :class:`Population` (its domain and weights are used); with a ``schema`` a pandas, Polars or Arrow
-    table; or an array of coordinates with ``domain=``, which without one means all of ``R^m``. A :class:`Problem` in
-    the place of the model brings metric, δ, schema, domain and outcome. ``delta`` may be left
-    out for :class:`Counterparts` alone, whose tolerances mean 1. ``tier="interval"`` is the fastest, ``"quick"`` adds
-    one backward pass for each output, ``"tight"`` bounds hidden neurons by majorants or backward passes too,
-    ``"paper"`` goes through the box of the paper's Theorem 5.1 on the unbounded domain, whatever domain a population
-    has, for comparison; a bounded ``domain=`` beside it is refused. ``arithmetic="float32"`` covers float32 runs of the
-    model too. Where more than ``max_branches`` choices of categories are similar, they are relaxed to shares.
-    ``attack=False`` leaves ``lower`` at 0, an :class:`AttackBudget` says how hard to search. ``favourable`` and
-    ``threshold`` say what is decided, by default as the schema's label does: the favourable one of two classes is given
-    from its threshold on, numbers of a regression are high from it on; without a threshold the most probable class is
-    given (:mod:`isonomy.population.outcome`). ``predict=False`` leaves ``prediction`` empty.
-    ``progress`` is called with the individuals done and in all.
+    table; or an array of coordinates with ``domain=``, which without one means all of ``R^m``. ``delta``, ``schema``,
+    ``domain``, ``favourable``, ``threshold`` and ``max_branches`` are as for :meth:`Problem.of`; a :class:`Problem` in
+    the place of the model has them all. The keywords ``tier``, ``attack``, ``decide``, ``arithmetic``, ``time_limit``,
+    ``gap`` and ``max_nodes`` are those of :class:`SearchOptions`, and may be given as ``search`` together.
 
-    ``tier="exact"`` goes on from ``"tight"`` by branch and bound, for all individuals together, until each has
-    ``upper - lower <= gap`` or, with ``epsilon``, its verdict (``upper <= epsilon`` or ``lower > epsilon``), or
-    ``time_limit`` seconds are over or ``max_nodes`` parts were bounded (``None``: no limit); the bounds hold at any
-    time. Without a time limit the same question has the same answer, bit for bit. It finds pairs on the way, also
-    without ``attack``, and a decision is certified where no similar individual's output differs enough for another one.
-    Other tiers do not use these parameters.
-
-    ``decide=True`` settles decisions that the tier and the attack leave open: branch and bound for all individuals
-    together, only for whether the decision can change. It is limited by the number of parts alone
-    (``max_nodes``, or some for each individual), so that the same question has the same answer.
+    With ``tier="paper"`` the domain is unbounded, whatever domain a population has; a bounded ``domain=`` beside it is
+    refused. ``tier="exact"`` stops for an individual with ``epsilon`` at its verdict (``upper <= epsilon`` or ``lower >
+    epsilon``); it finds pairs on the way, also without ``attack``, and a decision is certified where no similar
+    individual's output differs enough for another one. ``predict=False`` leaves ``prediction`` empty. ``progress`` is
+    called with the individuals done and in all.
     """
+    check_keywords("certify_local", keywords, LocalKeywords)
+    search = options_of(search, keywords)
+    tier, arithmetic, decide = search.tier, search.arithmetic, search.decide
     choice("tier", tier, Tier)
     choice("arithmetic", arithmetic, Arithmetic)
     instance("decide", decide, bool, "True or False")
-    budget = attack_budget(attack)
-    limits, began = checked_limits(time_limit, gap, epsilon, max_nodes), time.monotonic()
-    people = in_memory(people, model.schema if isinstance(model, Problem) and hasattr(people, "columns") else schema)
-    problem = pose(
-        model, people, metric, delta, schema, domain=_paper_domain(domain) if tier == "paper" else domain,
-        favourable=favourable, threshold=threshold, max_branches=None if max_branches == MAX_BRANCHES else max_branches,
-    )  # fmt: skip
+    budget = attack_budget(search.attack)
+    limits, began = checked_limits(search.time_limit, search.gap, epsilon, search.max_nodes), time.monotonic()
+    own = model.schema if isinstance(model, Problem) and hasattr(people, "columns") else keywords.get("schema")
+    people = in_memory(people, own)
+    problem = pose(model, people, metric, delta, keywords)
+    if tier == "paper":
+        problem = _on_paper(problem, keywords.get("domain"))
     x, weights = (people.x, people.weights) if isinstance(people, Population) else (people, np.ones(len(people)))
     problem.check(x)
     bounds = tier_for(problem, tier, arithmetic == "float32")
@@ -258,7 +244,7 @@ def certify_local(
             upper, settled = bounds.close_gaps(x, upper, finds, limits, began, tick)
             certified |= settled
         if decide and bounds.head.decides:
-            bounds.decide(x, certified, finds, max_nodes)
+            bounds.decide(x, certified, finds, search.max_nodes)
     decision = np.where(certified, "certified", np.where(flips, "flippable", "undecided"))
     if not bounds.head.decides:
         decision = np.full(n, "none")
@@ -272,9 +258,12 @@ def verdicts(lower: FloatArray, upper: FloatArray, epsilon: float) -> NDArray[np
     return np.where(lower > epsilon, "violated", np.where(upper <= epsilon, "certified", "undecided"))
 
 
-def _paper_domain(domain: Domain | DomainKind | None) -> Domain | DomainKind:
-    """Return the unbounded domain, the paper's only one; refuse another, which would silently not count."""
+def _on_paper(problem: Problem, domain: Domain | DomainKind | None) -> Problem:
+    """Return the problem on the unbounded domain, the paper's only one; refuse another that was asked for."""
     kind = domain.kind if isinstance(domain, Domain) else domain
     if kind not in (None, "unbounded"):
         raise ParameterError(template("domain", "left out, or unbounded, with tier='paper'", kind))
-    return "unbounded" if domain is None else domain
+    if problem.domain.kind == "unbounded":
+        return problem
+    space = unbounded(problem.domain.width) if problem.schema is None else problem.schema.domain("unbounded")
+    return replace(problem, domain=space)

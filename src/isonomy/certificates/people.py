@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
@@ -14,19 +15,24 @@ from isonomy.population import PeopleSource, Population, Schema, open_people
 from isonomy.population.sources import InMemory
 from isonomy.problem import Model, Problem, unbounded
 from isonomy.similarity.metric import Metric
+from isonomy.similarity.regions import MAX_BRANCHES
+
+NOTHING = {"schema": None, "domain": None, "favourable": None, "threshold": None, "max_branches": MAX_BRANCHES}
+"""Keywords that are parts of a problem, and their values where they are left out."""
 
 
 def pose(
-    model: Model | Problem, people: Any, metric: Metric | None, delta: float | None, schema: Schema | None, **parts: Any
+    model: Model | Problem, people: Any, metric: Metric | None, delta: float | None, keywords: Mapping[str, Any]
 ) -> Problem:
-    """Return the problem about ``people``: the given one, or that of a model and the other parts, None where left out.
+    """Return the problem about ``people``: the given one, or that of a model with the parts among the keywords.
 
     A population brings its own schema, and its domain unless a kind of domain is named. An array (n, m) without a
     domain means all of ``R^m``.
     """
+    parts = {name: keywords[name] for name in NOTHING if keywords.get(name, NOTHING[name]) is not NOTHING[name]}
     if isinstance(model, Problem):
-        given = {"metric": metric, "delta": delta, "schema": schema} | parts
-        extra = next((name for name, value in given.items() if value is not None), None)
+        given = {"metric": metric, "delta": delta} | parts
+        extra = next((name for name, value in given.items() if value is not None or name in parts), None)
         if extra is not None:
             raise ParameterError(f"'{extra}' must be left out beside a Problem, which has its own.")
         own = getattr(people, "schema", None)
@@ -34,11 +40,10 @@ def pose(
             raise ParameterError("'people' must have the schema of the Problem: their features differ.")
         return model
     if isinstance(people, Population):
-        schema, parts["domain"] = people.schema, people.domain if parts["domain"] is None else parts["domain"]
-    elif isinstance(people, np.ndarray) and parts["domain"] is None:
-        parts["domain"] = unbounded(people.shape[1])
-    known = {name: value for name, value in parts.items() if value is not None}
-    return Problem.of(model, metric, delta, schema=schema, **known)  # type: ignore[arg-type]
+        parts = {"domain": people.domain} | parts | {"schema": people.schema}
+    elif isinstance(people, np.ndarray):
+        parts = {"domain": unbounded(people.shape[1])} | parts
+    return Problem.of(model, metric, delta, **parts)  # type: ignore[arg-type]
 
 
 def in_memory(people: Any, schema: Schema | None) -> Population | FloatArray:

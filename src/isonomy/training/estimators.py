@@ -12,7 +12,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -22,23 +22,25 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from isonomy.arithmetic import FloatArray
-from isonomy.attacks import AttackBudget
 from isonomy.certificates import Certificate, LocalCertificate, certify, certify_local
-from isonomy.certificates.certify import CHUNK, DistributionalTier
-from isonomy.certificates.local import Arithmetic, Tier
+from isonomy.certificates.options import (
+    RUN,
+    SEARCH,
+    CertifyKeywords,
+    LocalKeywords,
+    RunOptions,
+    SearchOptions,
+    ShownProgress,
+    options_of,
+)
 from isonomy.certificates.protocol import Shift
-from isonomy.engine import EngineName
 from isonomy.errors import DataError, IsonomyError, ParameterError, template
 from isonomy.fairness import scores
 from isonomy.fairness.blind import blind_regression
 from isonomy.given import instance, numbers
-from isonomy.population import Domain, DomainKind, Population, Schema
-from isonomy.population.schema import Unknown
-from isonomy.population.selection import SplitName
-from isonomy.progress import Progress, shown
+from isonomy.population import Domain, DomainKind, Population
+from isonomy.progress import shown
 from isonomy.similarity import Counterparts, Metric, SensitiveSubspace, WeightedLp
-from isonomy.similarity.ground import Ground
-from isonomy.similarity.regions import MAX_BRANCHES
 from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
 from isonomy.training.config import Method, ResolvedConfig, TrainingConfig, delta_of
 from isonomy.training.gaps import Head, IntArray
@@ -108,56 +110,34 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         delta: float | None = None,
         *,
         shift: Shift | None = None,
-        order: float | None = None,
-        ground: Ground | None = None,
         epsilon: float | None = None,
         confidence: float | None = None,
-        cluster: str | npt.ArrayLike | None = None,
-        max_cluster: int | None = None,
-        domain: Domain | DomainKind | None = None,
-        tier: DistributionalTier = "tight",
-        attack: bool | AttackBudget = True,
-        decide: bool = False,
-        favourable: str | Sequence[str] | None = None,
-        threshold: float | None = None,
-        arithmetic: Arithmetic = "float64",
-        output_range: tuple[float, float] | None = None,
-        rounds: int = 4,
-        max_branches: int = MAX_BRANCHES,
-        seed: int = 0,
-        schema: Schema | None = None,
-        unknown: Unknown = "error",
-        split: SplitName = "all",
-        engine: EngineName = "local",
-        scheduler: str | None = None,
-        work: str | os.PathLike[str] | None = None,
-        chunk: int = CHUNK,
-        progress: Progress | Literal["auto"] | None = "auto",
+        search: SearchOptions = SEARCH,
+        run: RunOptions = RUN,
+        **keywords: Unpack[CertifyKeywords],
     ) -> Certificate:
         """Certify every population within ``gamma`` of ``people``, with the similarity of the training.
 
         ``gamma``, ``delta``, ``order``, ``ground``, ``domain`` and ``progress`` are the training's unless given (a
         population brings its own domain where the training named none). A ``shift`` such as :class:`isonomy.Transport`
-        may stand in place of the first, third and fourth. The others are those of
-        :func:`isonomy.certify`: the verdict ``epsilon``; a ``confidence`` with ``cluster``, ``max_cluster`` and
-        ``seed``; ``tier``, ``attack``, ``decide``, ``favourable``, ``threshold``, ``arithmetic``, ``output_range``,
-        ``rounds``, ``max_branches``; how tables are read, ``schema``, ``unknown``, ``split``; where the work is done,
-        ``engine``, ``scheduler``, ``work``, ``chunk``.
+        may stand in place of the first, third and fourth. The others are those of :func:`isonomy.certify`: the verdict
+        ``epsilon``; a ``confidence`` with ``cluster`` and ``max_cluster``; what is decided, ``favourable`` and
+        ``threshold``; ``schema`` and ``max_branches``; ``search`` with ``tier``, ``attack``, ``decide``,
+        ``arithmetic``, ``output_range``, ``rounds``, ``seed``; ``run`` with ``unknown``, ``split``, ``engine``,
+        ``scheduler``, ``work``, ``chunk``.
         """
         check_is_fitted(self)
         instance("shift", shift, Shift | None, "None or a shift such as isonomy.Transport(0.1)")
         usual = self if shift is None else TrainingConfig()  # a shift has its own order and ground cost
-        gamma = self.gamma if shift is None and gamma is None else gamma
+        run = options_of(run, keywords)
+        named: Any = {name: value for name, value in keywords.items() if value is not None and name != "progress"}
+        named = {"order": usual.order, "ground": usual.ground} | named
+        named["domain"] = self._certified_domain(people, keywords.get("domain"))
         return certify(
             self.network_, people, self.metric_, self.delta_ if delta is None else delta,
-            0.0 if shift is None else shift, gamma=gamma, order=usual.order if order is None else order,
-            ground=usual.ground if ground is None else ground,
-            epsilon=epsilon, confidence=confidence, cluster=cluster, max_cluster=max_cluster,
-            domain=self._certified_domain(people, domain), tier=tier, attack=attack, decide=decide,
-            favourable=favourable, threshold=threshold, arithmetic=arithmetic, output_range=output_range, rounds=rounds,
-            max_branches=max_branches, seed=seed, schema=schema, unknown=unknown, split=split, engine=engine,
-            scheduler=scheduler, work=work, chunk=chunk,
-            progress=self.progress if progress == "auto" else progress,
+            0.0 if shift is None else shift, gamma=self.gamma if shift is None and gamma is None else gamma,
+            epsilon=epsilon, confidence=confidence, search=search,
+            run=replace(run, progress=self.progress) if run.progress == "auto" else run, **named,
         )  # fmt: skip
 
     def certify_local(
@@ -165,36 +145,24 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         people: Population | npt.ArrayLike | Any,
         delta: float | None = None,
         *,
-        schema: Schema | None = None,
-        domain: Domain | DomainKind | None = None,
-        tier: Tier = "tight",
-        attack: bool | AttackBudget = True,
-        decide: bool = False,
-        predict: bool = True,
-        threshold: float | None = None,
-        favourable: str | Sequence[str] | None = None,
-        arithmetic: Arithmetic = "float64",
-        max_branches: int = MAX_BRANCHES,
-        progress: Progress | Literal["auto"] | None = "auto",
-        time_limit: float | None = 60.0,
-        gap: float = 1e-6,
         epsilon: float | None = None,
-        max_nodes: int | None = None,
+        predict: bool = True,
+        progress: ShownProgress = "auto",
+        search: SearchOptions = SEARCH,
+        **keywords: Unpack[LocalKeywords],
     ) -> LocalCertificate:
         """Certify the violation around each of the ``people``, with the similarity of the training.
 
         ``delta``, ``domain`` and ``progress`` are the training's unless given. The others are those of
-        :func:`isonomy.certify_local`: ``schema``, ``tier``, ``attack``, ``decide``, ``predict``, ``threshold``,
-        ``favourable``, ``arithmetic`` and ``max_branches``, and for the exact tier ``time_limit``, ``gap``, ``epsilon``
-        and ``max_nodes``.
+        :func:`isonomy.certify_local`: ``schema``, ``predict``, ``threshold``, ``favourable``, ``max_branches``;
+        ``search`` with ``tier``, ``attack``, ``decide``, ``arithmetic``, and for the exact tier ``time_limit``,
+        ``gap`` and ``max_nodes``, and ``epsilon``.
         """
         check_is_fitted(self)
+        keywords["domain"] = self._certified_domain(people, keywords.get("domain"))
         return certify_local(
-            self.network_, people, self.metric_, self.delta_ if delta is None else delta, schema=schema,
-            domain=self._certified_domain(people, domain), tier=tier, attack=attack, decide=decide, predict=predict,
-            threshold=threshold, favourable=favourable, arithmetic=arithmetic, max_branches=max_branches,
-            progress=self.progress if progress == "auto" else progress,
-            time_limit=time_limit, gap=gap, epsilon=epsilon, max_nodes=max_nodes,
+            self.network_, people, self.metric_, self.delta_ if delta is None else delta, epsilon=epsilon,
+            predict=predict, progress=self.progress if progress == "auto" else progress, search=search, **keywords,
         )  # fmt: skip
 
     def _certified_domain(self, people: Any, domain: Domain | DomainKind | None) -> Domain | DomainKind | None:
