@@ -28,7 +28,7 @@ from isonomy.population.outcome import NO_OUTCOME, favourable_places, outcome_of
 from isonomy.similarity.counterparts import Counterparts
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.metric import Metric, checked_delta
-from isonomy.similarity.regions import MAX_BRANCHES, Similarity, kept
+from isonomy.similarity.regions import MAX_BRANCHES, Similarity, cached_similarity
 
 ROWS = 65_536
 """Rows checked at a time, so that checking needs no second table."""
@@ -108,7 +108,7 @@ class Problem:
 
         Similar is who is within ``delta`` in the ``metric``; ``delta`` may be left out for :class:`Counterparts`, whose
         tolerances mean 1. Without a ``domain`` possible people are the realizable ones of the schema, or all of
-        ``R^m`` without one. ``favourable`` and ``threshold`` say what is decided, by default as the schema's label does:
+        ``R^m`` without one. ``favourable`` and ``threshold`` say what is decided, by default the schema's label:
         the favourable one of two classes is given from its threshold on, numbers of a regression are high from it on;
         without a threshold the most probable class is given (:mod:`isonomy.population.outcome`). Where more than
         ``max_branches`` choices of categories are similar, they are relaxed to shares.
@@ -130,7 +130,7 @@ class Problem:
     @cached_property
     def similarity(self) -> Similarity:
         """Return the similar sets."""
-        return kept(self.metric, self.delta, self.domain, self.max_branches)
+        return cached_similarity(self.metric, self.delta, self.domain, self.max_branches)
 
     @cached_property
     def hash(self) -> str:

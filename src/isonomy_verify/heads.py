@@ -40,7 +40,8 @@ class Head:
     ``threshold`` is the cut-off of a decision between two: the probability from which on the ``favourable`` one of
     the classes 0 and 1 is given, or a number of a regression, whose decisions are high (1) and low (0). Without it
     the largest output decides. Only what lies strictly beyond the cut-off is certain, so that it is no matter which
-    side a score equal to it is on. ``run_unit``: a float32 run of the head is covered too.
+    side a score equal to it is on. ``run_unit``: a float32 run of the head is covered too; with a
+    ``margin`` outputs are enclosed that much more widely, numbers of a regression relative to their size.
 
     **Soundness.** The probability of class 0 is ``σ(−m)`` of the margin ``m`` of class 1, and ``−m`` is exact: where
     class 0 is the favourable one, margins are mirrored and compared with the threshold itself, at the same charge. A
@@ -52,6 +53,7 @@ class Head:
     threshold: float | None = None
     run_unit: bool = False
     favourable: int = 1
+    margin: float = 0.0
 
     def __post_init__(self) -> None:
         if self.kind not in ("softmax", "sigmoid", "regression") or self.outputs < (2 if self.kind == "softmax" else 1):
@@ -101,7 +103,7 @@ class Head:
     @property
     def accuracy(self) -> float:
         """Of a computed probability, absolute."""
-        return 4 * ELEMENTARY + ((32 + self.outputs) * U32 if self.run_unit else 0.0)
+        return self.margin + 4 * ELEMENTARY + ((32 + self.outputs) * U32 if self.run_unit else 0.0)
 
     @np.errstate(all="ignore")
     def logits(self, margins: Enclosure) -> Enclosure:
@@ -120,7 +122,10 @@ class Head:
     def received(self, margins: Enclosure) -> Enclosure:
         """Enclosures of the probabilities or numbers."""
         if self.kind == "regression":
-            return margins
+            if not self.margin:
+                return margins
+            more = self.margin * (1 + np.maximum(np.abs(margins.low), np.abs(margins.high)))
+            return Enclosure(margins.low - more, margins.high + more)
         ends = np.stack(self.logits(margins))  # what is not a number says nothing
         low, high = sigmoid(np.where(np.isnan(ends), [[[-np.inf]], [[np.inf]]], ends))
         return Enclosure(np.maximum(low - self.accuracy, 0.0), np.minimum(high + self.accuracy, 1.0))

@@ -27,7 +27,8 @@ from isonomy.certificates.profiles import profiles_of_table, table_of_profiles
 from isonomy.certificates.settling import GapSearch
 from isonomy.errors import IsonomyError, ParameterError
 from isonomy.networks.network import Network
-from isonomy.search.pairs import Pairs
+from isonomy_verify.cutting import Cutting
+from isonomy_verify.local import LocalBounds
 
 from .judge import SCHEMA, WIDTH, people, perceptron
 
@@ -84,7 +85,7 @@ def test_local_bounds(monkeypatch: Patch, tier: str, arithmetic: str) -> None:
                   arithmetic=arithmetic, time_limit=None, max_nodes=50)  # fmt: skip
     honest = run()
     assert (honest.lower <= honest.upper).all() and honest.lower.max() > 0
-    monkeypatch.setattr(Bounds, "_violation", shrunk(Bounds._violation))
+    monkeypatch.setattr(LocalBounds, "_violation", shrunk(LocalBounds._violation))
     _, document = refused(run, r"Row \d+: the output for a similar individual changes by 0\.\d+, and \S+ was proved")
     row = document["row"]
     assert document["lower"] == honest.lower[row] or tier == "exact"
@@ -138,7 +139,7 @@ def test_the_dual_and_every_row_of_a_curve(monkeypatch: Patch) -> None:
 def test_everywhere(monkeypatch: Patch) -> None:
     run = partial(certify_everywhere, network(), METRIC, 1.0, SCHEMA, time_limit=None, max_nodes=20, progress=None)
     assert run().lower <= run().upper
-    monkeypatch.setattr(Pairs, "bound", shrunk(Pairs.bound))
+    monkeypatch.setattr(Cutting, "bound", shrunk(Cutting.bound))
     _, document = refused(run, "between two similar individuals of the domain changes by")
     assert len(document["individual"]) == len(document["counterpart"]) == WIDTH
 
@@ -149,7 +150,7 @@ def test_training(monkeypatch: Patch) -> None:
     similar = {"metric": Counterparts.of(german.schema), "delta": 1.0}
     model = isonomy.FairClassifier(hidden=(8,), epochs=1, random_state=0, progress=None, **similar)
     model.fit(german.train[:60])
-    monkeypatch.setattr(Bounds, "_violation", shrunk(Bounds._violation, lambda bound: 0 * bound))
+    monkeypatch.setattr(LocalBounds, "_violation", shrunk(LocalBounds._violation, lambda bound: 0 * bound))
     refused(lambda: model.certify_local(german.test[:6]), "Row")
     refused(lambda: model.certify(german.test[:6]), "Row")
 
@@ -199,7 +200,7 @@ def test_a_declared_range_that_is_not_kept_is_the_callers() -> None:
 def test_the_file_is_enough_to_see_it_again(monkeypatch: Patch, here: Path) -> None:
     honest = ask()
     with monkeypatch.context() as lie:
-        lie.setattr(Bounds, "_violation", shrunk(Bounds._violation))
+        lie.setattr(LocalBounds, "_violation", shrunk(LocalBounds._violation))
         error, _ = refused(ask, "Row")
     assert error.file is not None and error.file.parent == here
     assert stat.S_IMODE(error.file.stat().st_mode) == 0o600 and error.file.name.startswith("isonomy-soundness-")
@@ -239,7 +240,7 @@ def test_evidence_that_cannot_be_made_hides_nothing(monkeypatch: Patch) -> None:
         raise TypeError("a metric\nwithout a text")
 
     monkeypatch.setattr(consistency, "metric_to_text", broken)
-    monkeypatch.setattr(Bounds, "_violation", shrunk(Bounds._violation))
+    monkeypatch.setattr(LocalBounds, "_violation", shrunk(LocalBounds._violation))
     with pytest.raises(SoundnessError, match=r"cannot be written \(a metric without a text\)"):
         ask()
 

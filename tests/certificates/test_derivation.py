@@ -51,7 +51,7 @@ def test_bounds_from_texts_are_those_of_the_library(kind: str, space: Any) -> No
     for tier in ("interval", "quick", "tight", "paper"):
         if tier == "paper" and space != "unbounded":
             continue
-        own = Bounds(problem, tier, float32)
+        own = Bounds(problem, tier, float32).kernel
         stranger = LocalBounds(ready, head, similarity, own.tier, float32, tier == "paper", own.size)
         mine, theirs = own.chunk(x), stranger.chunk(x)
         assert same(mine.upper, theirs.upper) and same(mine.kept, theirs.kept), tier

@@ -44,7 +44,7 @@ def moving(
     max_branches: int = 1024,
 ) -> Moving:
     people = in_memory(x, None)
-    problem = pose(network, people, metric, delta, None, domain=domain, max_branches=max_branches)
+    problem = pose(network, people, metric, delta, {"domain": domain, "max_branches": max_branches})
     x, weights = (people.x, people.weights) if isinstance(people, Population) else (people, np.ones(len(people)))
     return Moving(problem, x, weights, ground_metric(ground, problem.domain.width))
 
@@ -275,7 +275,7 @@ def test_a_tight_pass_is_never_looser_than_a_forward_one(kind: str) -> None:
         x, metric = rng.normal(size=(5, m)), Mahalanobis.from_root(rng.normal(size=(m, m)) + 2 * np.eye(m))
         problem = Problem.of(network, metric, 0.2)
         ground = ground_metric("l2", m).form
-        reach = Reach(preparations(network), head_of(network), problem.similarity, ground)
+        reach = Reach(preparations(network), head_of(network), problem.similarity.kernel, ground)
         for radius in (0.05, 0.3, 1.0):
             assert (reach.bound(x, [radius]) <= reach.bound(x, [radius], tight=False) * (1 + 1e-9)).all()
 
@@ -346,8 +346,8 @@ def test_nothing_is_known_of_whoever_has_no_region(monkeypatch: pytest.MonkeyPat
     def lost(self: Similarity, x: np.ndarray, wander: Wander | None = None) -> list[Regions]:
         return [piece[piece.owner != 1] for piece in whole(self, x, wander)]
 
-    reach = Reach(preparations(network), head_of(network), problem.similarity, ground)
-    local = LocalBounds(preparations(network), head_of(network), problem.similarity)
+    reach = Reach(preparations(network), head_of(network), problem.similarity.kernel, ground)
+    local = LocalBounds(preparations(network), head_of(network), problem.similarity.kernel)
     assert np.isfinite(reach.bound(x, [0.1, 0.2])).all() and np.isfinite(local.chunk(x).upper).all()
     monkeypatch.setattr(Similarity, "regions", lost)
     assert np.isinf(reach.bound(x, [0.1, 0.2])).tolist() == [[False, False], [True, True]]

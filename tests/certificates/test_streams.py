@@ -24,7 +24,6 @@ from isonomy import files
 from isonomy.certificates import chunks
 from isonomy.certificates.certify import LARGEST_CHUNK, certify
 from isonomy.certificates.dual import Dual
-from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
 from isonomy.engine import LocalEngine
 from isonomy.errors import DataError, FileError, MetricError, ParameterError, SoundnessError
@@ -35,6 +34,7 @@ from isonomy.population import Feature, Label, Population, Schema, open_people
 from isonomy.similarity import WeightedLp
 from isonomy_verify.dual import Cells
 from isonomy_verify.dual import bound as evaluate
+from isonomy_verify.local import LocalBounds
 
 from .people import METRIC, QUICK, SCHEMA, ask, network, numbers, stamps, table
 
@@ -458,7 +458,7 @@ def test_a_bound_that_is_too_small_ends_the_run(tmp_path: Path, monkeypatch: pyt
         mean = Dual._mean
         monkeypatch.setattr(Dual, "_mean", lambda *given: mean(*given) / 1e3)
     else:
-        owner, name = (Bounds, "_violation") if place == "local" else (Moving, "bound")
+        owner, name = (LocalBounds, "_violation") if place == "local" else (Moving, "bound")
         honest = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *given, **named: honest(*given, **named) / 1e3)
     with pytest.raises(SoundnessError) as error:

@@ -17,7 +17,7 @@ from isonomy.attacks import attack
 from isonomy.bounds.kernel import head_of, preparations
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Feature, Population, Schema
-from isonomy.search.pairs import Pairs
+from isonomy.search.pairs import cutting_of
 from isonomy.similarity.metric import form_of
 from isonomy.similarity.regions import Similarity
 from isonomy_verify.cutting import Parts
@@ -89,7 +89,7 @@ def test_a_similar_pair_is_never_lost(name: str, seed: int, kind: str, classes: 
     head = "regression" if classes == 1 else "softmax"
     network = Network.from_layers(weights, [0.3 * rng.normal(size=len(w)) for w in weights], head=head)
     similarity = Similarity(metric_of(name, rng), float(rng.choice([0.3, 1.0])), TOWN.domain(kind))
-    pairs = Pairs(similarity, network, preparations(network).network.reads)
+    cutting = cutting_of(similarity, network, preparations(network).network.reads)
     x = townspeople(rng, 6, kind)
     # An attack goes to the edge of the similar set, where a pair is lost first.
     y = attack(network, head_of(network), similarity, x, AttackBudget(steps=6, restarts=0, branches=4)).counterpart
@@ -97,32 +97,32 @@ def test_a_similar_pair_is_never_lost(name: str, seed: int, kind: str, classes: 
     for one, other in [*zip(x, y, strict=True), *zip(y, x, strict=True)]:
         if similarity.metric.distance_upper(one[None], other[None])[0] > similarity.delta:
             continue  # relative tolerances are the same both ways only up to rounding
-        part, alive = pairs.narrowed(pairs.everybody())
+        part, alive = cutting.narrowed(cutting.everybody())
         for _ in range(25):
             assert alive.all() and holds(part, one, other).all()
             met.append(part)
             changes.append(float(np.abs(network(one[None]) - network(other[None])).max()))
-            children = pairs.cut(part)
+            children = cutting.cut(part)
             if children is None:
                 break
             mine = holds(children, one, other)
             assert mine.any()
-            part, alive = pairs.narrowed(children[rng.permutation(np.flatnonzero(mine))[:1]])
-    assert (np.array(changes) <= pairs.bound(Parts.join(met)) + 1e-12).all()
+            part, alive = cutting.narrowed(children[rng.permutation(np.flatnonzero(mine))[:1]])
+    assert (np.array(changes) <= cutting.bound(Parts.join(met)) + 1e-12).all()
 
 
 def test_shares_of_a_cut_add_up() -> None:
     rng = np.random.default_rng(0)
     network = Network.from_layers([rng.normal(size=(2, WIDTH))], [np.zeros(2)])
     similarity = Similarity(Counterparts.of(TOWN), 1.0, TOWN.domain("realizable"))
-    pairs = Pairs(similarity, network, preparations(network).network.reads)
-    part, _ = pairs.narrowed(pairs.everybody())
+    cutting = cutting_of(similarity, network, preparations(network).network.reads)
+    part, _ = cutting.narrowed(cutting.everybody())
     for _ in range(12):
-        children = pairs.cut(part)
+        children = cutting.cut(part)
         assert children is not None
         moved = (children.x_low != part.x_low).any() or (children.x_high != part.x_high).any()
         assert children.share.sum() == pytest.approx(part.share[0] * (1 if moved else len(children)))
-        part, _ = pairs.narrowed(children[:1])
+        part, _ = cutting.narrowed(children[:1])
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -140,12 +140,12 @@ def test_pairs_so_close_that_squares_underflow(order: int) -> None:
         assert width * 0.6 < 8 == delta / 5e-324
     else:
         assert math.hypot(*[1.5] * 10, 1.6) < 6
-    pairs = Pairs(Similarity(metric, delta, domain), network, preparations(network).network.reads)
-    _, alive = pairs.narrowed(Parts(x, x, y, y, np.ones(1)))
+    cutting = cutting_of(Similarity(metric, delta, domain), network, preparations(network).network.reads)
+    _, alive = cutting.narrowed(Parts(x, x, y, y, np.ones(1)))
     assert alive.all()
     if order == 2:  # whoever is too far is still told
         assert (
-            not Pairs(Similarity(metric, 5e-162, domain), network, pairs.influence)
+            not cutting_of(Similarity(metric, 5e-162, domain), network, cutting.influence)
             .narrowed(Parts(x, x, y, y, np.ones(1)))[1]
             .any()
         )
@@ -168,4 +168,4 @@ def test_a_root_of_order_infinity_has_its_own_directions() -> None:
     parts = Parts(np.zeros((1, 2)), np.zeros((1, 2)), np.full((1, 2), 0.5), np.full((1, 2), 0.5), np.ones(1))
     for delta, similar in ((0.5, True), (0.4, False)):
         similarity: Any = KernelSimilarity(form_of(np.eye(2), math.inf), delta, domain)
-        assert Pairs(similarity, network, np.ones(2)).narrowed(parts)[1].all() == similar
+        assert cutting_of(similarity, network, np.ones(2)).narrowed(parts)[1].all() == similar

@@ -19,7 +19,7 @@ from tests.contracts.metric import steady
 from isonomy.errors import MetricError
 from isonomy.population import Domain, DomainKind, Feature, Schema
 from isonomy.similarity import Counterparts, Mahalanobis, Metric, SensitiveSubspace, WeightedLp
-from isonomy.similarity.regions import Regions, Similarity, kept
+from isonomy.similarity.regions import Regions, Similarity, cached_similarity
 
 from .people import people as some_people
 
@@ -580,7 +580,7 @@ def test_a_range_whose_width_overflows_is_none() -> None:
     half = Similarity(metric, 2.0, possible("realizable", [0, 0, -8e307], [1, 1, 8.5e307], [(0, 2)]))
     x, y = np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.9e-30])
     assert exactly_similar(metric, x, y, 2.0) and covered(half.regions(x[None]), 0, y)
-    parts, alive = half.resized(1.99).parts(x[None], half.regions(x[None])[0])
+    parts, alive = half.resized(1.99).kernel.parts(x[None], half.regions(x[None])[0])
     assert alive.all() and (parts.low <= 0).all()
 
 
@@ -605,8 +605,8 @@ def test_who_is_similar_is_made_ready_once_for_each_question() -> None:
     assert metric.form is copy(metric).form
     asked = [(metric, 0.5, domain, 8), (copy(metric), 0.5, domain, 8), (WeightedLp(np.ones(3)), 0.5, domain, 8)]
     asked += [(metric, 0.6, domain, 8), (metric, 0.5, domain.with_kind("relaxed"), 8), (metric, 0.5, domain, 9)]
-    made = [kept(*each) for each in asked]
+    made = [cached_similarity(*each) for each in asked]
     assert len(set(map(id, made))) == len(made)
     for each, (mine, delta, space, branches) in zip(made, asked, strict=True):
-        assert kept(mine, delta, space, branches) is each
+        assert cached_similarity(mine, delta, space, branches) is each
         assert each.metric is mine and each.domain is space and (each.delta, each.max_branches) == (delta, branches)

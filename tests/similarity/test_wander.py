@@ -183,7 +183,7 @@ def test_parts_hold_whoever_a_smaller_radius_leaves(
     larger = Similarity(metric, radii[1], domain, cap)
     smaller = larger.resized(radii[0])
     for some in larger.regions(x):
-        sets, alive = smaller.parts(x, some)
+        sets, alive = smaller.kernel.parts(x, some)
         parts = Regions(some.owner, some.centre, sets)
         for k, i in enumerate(some.owner[:40]):
             z = similar(rng, domain, metric, radii[0], x[i], 20)
@@ -200,7 +200,7 @@ def test_parts_of_flags_that_are_too_many_to_list() -> None:
     x = np.zeros((1, flags.width))
     larger = Similarity(metric, 2.5, domain, 2)
     (some,) = larger.regions(x)
-    sets, alive = larger.resized(2.0).parts(x, some)
+    sets, alive = larger.resized(2.0).kernel.parts(x, some)
     (z,) = x.copy()[:, None]
     for flag, value, fill in domain.fills:
         z[0, flag], z[0, value] = 1.0, fill

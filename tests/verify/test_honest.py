@@ -65,7 +65,7 @@ def test_bounds_do_not_hang_on_who_else_is_asked_about(monkeypatch: pytest.Monke
     (network, people, metric, delta), options = asked[0]
     problem = Problem.of(network, metric, delta, people.domain, people.schema)
     ground = ground_metric(options["ground"], people.domain.width)
-    reach = Reach(preparations(network), head_of(network), problem.similarity, ground.form)
+    reach = Reach(preparations(network), head_of(network), problem.similarity.kernel, ground.form)
     x = np.ascontiguousarray(people.x)
     together = reach.bound(x, [0.2])[:, 0]
     for i in (2, 7, 31):

@@ -31,7 +31,7 @@ from isonomy.population import Domain, Population, Schema
 from isonomy.problem import Model, Problem
 from isonomy.progress import Progress, shown
 from isonomy.search import Limits, checked_limits
-from isonomy.search.pairs import Pairs
+from isonomy.search.pairs import cutting_of, people_in, snapped_members
 from isonomy.similarity.metric import Metric, checked_delta
 from isonomy_verify.cutting import Parts
 
@@ -159,13 +159,13 @@ class _PairSearch:
     def __init__(self, problem: Problem, limits: Limits, float32_run: bool, seed: int, deadline: float) -> None:
         self.problem, self.limits = problem, limits
         layers = preparations(problem.network).network
-        self.pairs = Pairs(problem.similarity, problem.network, layers.reads, float32_run)
+        self.cutting = cutting_of(problem.similarity, problem.network, layers.reads, float32_run)
         self.head = head_of(problem.network, None, float32_run)
         self.rng = np.random.default_rng(seed)
         self.lower, none = 0.0, np.zeros((0, problem.domain.width))
         self.pair = none, none  # the worst pair so far, each side a table of one row
-        root, _ = self.pairs.narrowed(self.pairs.everybody())
-        bound = min(float(self.pairs.bound(root)[0]), self.head.largest)
+        root, _ = self.cutting.narrowed(self.cutting.everybody())
+        bound = min(float(self.cutting.bound(root)[0]), self.head.largest)
         self.parent, self.share, self.value = [-1], [1.0], [bound]
         self.open: list[tuple[float, int, Parts]] = [(-bound, 0, root)]
         self.closed = 0.0
@@ -209,7 +209,7 @@ class _PairSearch:
             if full or not self.open or -self.open[0][0] <= self._target_upper():
                 break
             bound, number, part = heapq.heappop(self.open)
-            children = self.pairs.cut(part)
+            children = self.cutting.cut(part)
             if children is None:
                 self._close(-bound, float(part.share[0]))
                 continue
@@ -217,15 +217,15 @@ class _PairSearch:
             where += [number] * len(children)
         if not batch:
             return
-        parts, alive = self.pairs.narrowed(Parts.join(batch))
+        parts, alive = self.cutting.narrowed(Parts.join(batch))
         known = np.array([self.value[number] for number in where])
         value = np.zeros(len(parts))
         for start in range(0, len(parts), self.size):
             rows = np.flatnonzero(alive)[start : start + self.size]
             if len(rows):
-                value[rows] = np.minimum(self.pairs.bound(parts[rows]), known[rows])
+                value[rows] = np.minimum(self.cutting.bound(parts[rows]), known[rows])
         top = np.argsort(-value)[:ATTACKED]
-        inside = self.pairs.people(parts[top[value[top] > self.lower]], self.rng)
+        inside = people_in(self.problem.domain, parts[top[value[top] > self.lower]], self.rng)
         self._attack(np.concatenate([inside, self._near_worst()]))
         for j, number in enumerate(where):
             self.parent.append(number)
@@ -276,7 +276,7 @@ class _PairSearch:
             elif stop - start > 1:
                 shares = self.rng.dirichlet(np.ones(stop - start), SAMPLE)
                 box.x_low[:, start:stop] = box.x_high[:, start:stop] = shares
-        return self.pairs.people(box, self.rng)
+        return people_in(self.problem.domain, box, self.rng)
 
     def _near_worst(self) -> FloatArray:
         """Draw individuals near the worst pair, at all scales."""
@@ -287,7 +287,7 @@ class _PairSearch:
         numbers = self.problem.domain.numeric
         x = np.tile(np.concatenate(self.pair), (ATTACKED // 2, 1))
         x = x + np.where(numbers, self.rng.normal(size=x.shape) * scale * (high - low), 0.0)
-        return self.pairs.snapped_members(x)
+        return snapped_members(self.problem.domain, x)
 
     def witness(self) -> Witnesses:
         """Return the worst pair."""

@@ -62,8 +62,8 @@ def chunk_rows(network: Layers, tier: str) -> int:
     return max(64, min(4096, NUMBERS.get(tier, 2**18) // network.widest))
 
 
-class Bounds(LocalBounds, Tier):
-    """The kernel's tiers for a problem about a network."""
+class Bounds(Tier):
+    """The kernel's tiers, ``kernel``, for a problem about a network."""
 
     def __init__(self, problem: Problem, tier: str, float32_run: bool) -> None:
         outcome, network = problem.outcome, preparations(problem.network)
@@ -72,12 +72,19 @@ class Bounds(LocalBounds, Tier):
         if problem.domain.kind == "unbounded":
             free = problem.metric.free & ~problem.domain.immutable
             refuse_free_reading(problem.domain, self.layers, free, "metric", "similar individuals")
-        size = chunk_rows(self.layers, tier)
-        super().__init__(network, head, problem.similarity, _KERNEL[tier], float32_run, tier == "paper", size)
+        self.head, self.size, self.float32_run = head, chunk_rows(self.layers, tier), float32_run
+        self.kernel = LocalBounds(
+            network, head, problem.similarity.kernel, _KERNEL[tier], float32_run, tier == "paper", self.size
+        )
         self.moving_size = max(16, min(1024, 2**17 // self.layers.widest))
         below = np.cumsum([sum(block.weight.size for block in layer.blocks) for layer in self.layers.layers])
         looking_back = sum(int(size) * layer.width for size, layer in zip(below, self.layers.layers, strict=True))
         self.price = float(below[-1]) if tier in ("interval", "paper") else float(looking_back)
+
+    def chunk(self, x: FloatArray) -> Known:
+        """Return the kernel's bounds for the rows of ``x``."""
+        with refused():
+            return self.kernel.chunk(x)
 
     def reach(self, ground: Metric) -> Reach:
         """Return the kernel's bounds of two runs and their difference."""
@@ -85,7 +92,7 @@ class Bounds(LocalBounds, Tier):
         if domain.kind == "unbounded":
             refuse_free_reading(domain, self.layers, ground.free, "ground cost", "people within reach")
         with refused():
-            return Reach(self.network, self.head, self.similarity, ground.form, self.float32_run)
+            return Reach(self.kernel.network, self.head, self.kernel.similarity, ground.form, self.float32_run)
 
     def attack(self, x: FloatArray, budget: AttackBudget, known: Known | None = None) -> Finds:
         """Search by gradients and check by enclosures, as many individuals at a time as memory allows."""
@@ -118,7 +125,7 @@ class Bounds(LocalBounds, Tier):
             upper[some] = np.minimum(upper[some], gaps.upper)
             tick(len(upper) - int((upper > target_upper(finds.lower, limits)).sum()), len(upper))
         chunks = [slice(at, at + self.size) for at in range(0, len(upper), self.size)]
-        return upper, np.concatenate([self.keeps(np.array(x[rows]), upper[rows]) for rows in chunks])
+        return upper, np.concatenate([self.kernel.keeps(np.array(x[rows]), upper[rows]) for rows in chunks])
 
     def decide(self, x: FloatArray, certified: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
         """Decide by branch and bound whether open decisions can change.

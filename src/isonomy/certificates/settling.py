@@ -53,7 +53,7 @@ class GoalSearch(ABC):
         self.finds = finds
         for part in _FIND_ARRAYS:
             getattr(self.judge, part)[:] = getattr(finds, part)[rows]
-        self.at = enclose_at(bounds.alone, self.judge.x)
+        self.at = enclose_at(bounds.kernel.alone, self.judge.x)
         self.influence = bounds.layers.reads
 
     def run(self, budget: Budget) -> None:
@@ -86,9 +86,9 @@ class GoalSearch(ABC):
         left = []
         for start in range(0, len(regions), self.bounds.size):
             rows = np.arange(start, min(start + self.bounds.size, len(regions)))
-            for tier in self.bounds.ladder:
+            for tier in self.bounds.kernel.ladder:
                 piece = regions[rows]
-                goals = self.open_goals(piece, self.bounds.enclosed(piece, tier).over)
+                goals = self.open_goals(piece, self.bounds.kernel.enclosed(piece, tier).over)
                 goals, rows = goals._replace(row=rows[goals.row]), rows[np.unique(goals.row)]
             left.append(goals)
         return Goals.joined(left)

@@ -15,7 +15,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -52,6 +52,9 @@ WITHHELD = (
 
 BLOCK = 2**20
 """Numbers written at a time."""
+
+MARGIN = 1e-7
+"""Decisions are claimed where they hold by more than this, the difference between machines."""
 
 ROWS = 1024
 """Individuals looked at at a time."""
@@ -201,10 +204,9 @@ def individuals(certificate: Certificate) -> Individuals:
     """
     problem, local, largest = certificate.problem, certificate.local, certificate.profiles.largest
     float32, rows = certificate.arithmetic == "float32", range(0, len(local), ROWS)
-    bounds = Bounds(problem, certificate.tier, float32)
-    head = bounds.head
-    bounds.head = _MarginHead(head.kind, head.outputs, head.threshold, float32, head.favourable)
-    exact, clear = Head(head.kind, head.outputs), replace(bounds.head, run_unit=False)
+    bounds = Bounds(problem, certificate.tier, float32).kernel
+    exact, bounds.head = Head(bounds.head.kind, bounds.head.outputs), replace(bounds.head, margin=MARGIN)
+    clear = replace(bounds.head, run_unit=False)
     decision = np.argmax(local.decision[:, None] == np.array(DECISIONS), axis=1).astype(np.uint8)
     certified, flippable, undecided = (DECISIONS.index(kind) for kind in ("certified", "flippable", "undecided"))
     lower = np.array(local.lower)
@@ -238,22 +240,6 @@ def _check_range(certificate: Certificate, given: Enclosure, rows: NDArray[np.in
         raise DataError(
             f"'output_range' must hold all outputs. Got {low:g} to {high:g}, but individual {i} gets {float(out[0]):g}."
         )
-
-
-@dataclass(frozen=True)
-class _MarginHead(Head):
-    """A head whose decisions hold by more than the difference between machines."""
-
-    @property
-    def accuracy(self) -> float:
-        return super().accuracy + 1e-7
-
-    def received(self, margins: Enclosure) -> Enclosure:
-        """Widen the numbers of a regression by a relative margin."""
-        if self.kind != "regression":
-            return super().received(margins)
-        margin = 1e-7 * (1 + np.maximum(np.abs(margins.low), np.abs(margins.high)))
-        return Enclosure(margins.low - margin, margins.high + margin)
 
 
 def _texts(certificate: Certificate) -> dict[str, str]:

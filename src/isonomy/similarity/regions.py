@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from functools import lru_cache
 
 from isonomy.arithmetic import FloatArray
@@ -11,43 +12,62 @@ from isonomy.errors import MetricError, ParameterError
 from isonomy.population.domain import Domain
 from isonomy.similarity.metric import Metric, checked_delta
 from isonomy_verify import branches, similar
-from isonomy_verify.forms import Form
 from isonomy_verify.sets import Regions
 from isonomy_verify.similar import MAX_BRANCHES, Wander
 
-__all__ = ["MAX_BRANCHES", "Regions", "Similarity", "kept", "refused"]
+__all__ = ["MAX_BRANCHES", "Regions", "Similarity", "cached_similarity", "refused"]
 
 
-class Similarity(similar.Similarity):
-    """A metric, a δ and a domain, made ready to give the regions of any individuals."""
+class Similarity:
+    """A metric, a δ and a domain; ``kernel`` gives the regions of any individuals, whose errors are the library's here.
 
-    domain: Domain
+    With ``keep`` the ball is cached with the metric.
+    """
 
     def __init__(
         self, metric: Metric, delta: float, domain: Domain, max_branches: int = MAX_BRANCHES, keep: bool = False
     ) -> None:
-        """``keep``: the ball is kept with the metric, for whoever asks the same again."""
-        self.metric = metric
+        self.metric, self.domain, self.max_branches = metric, domain, max_branches
         with refused():
-            super().__init__(metric.form, checked_delta(delta), domain, max_branches, keep)
+            self.kernel = similar.Similarity(metric.form, checked_delta(delta), domain, max_branches, keep)
+
+    @property
+    def delta(self) -> float:
+        """Return the largest distance of similar people."""
+        return self.kernel.delta
 
     def regions(self, x: FloatArray, wander: Wander | None = None) -> list[Regions]:
-        """The pieces of the similar sets of the rows of ``x``; see :class:`isonomy_verify.similar.Similarity`."""
+        """Return the pieces of the similar sets of the rows of ``x`` (n, m)."""
         with refused():
-            return super().regions(x, wander)
+            return self.kernel.regions(x, wander)
 
+    def each(self, x: FloatArray) -> Iterator[Regions]:
+        """Yield the pieces of some rows of ``x`` at a time, so that few are held in memory."""
+        with refused():
+            yield from self.kernel.each(x)
 
-def kept(metric: Metric, delta: float, domain: Domain, max_branches: int) -> Similarity:
-    """Made once for whoever asks the same again: forms and domains never change, and are known by their identity."""
-    place = _place(metric.form, delta, domain, max_branches)
-    if id(metric) not in place:
-        place[id(metric)] = Similarity(metric, delta, domain, max_branches, keep=True)
-    return place[id(metric)]
+    def at_once(self, x: FloatArray, wander: Wander | None = None) -> int:
+        """Return the number of rows of ``x`` whose regions may be held in memory together."""
+        with refused():
+            return self.kernel.at_once(x, wander)
+
+    def count(self, x: FloatArray, wander: Wander | None = None) -> float:
+        """Return the regions of a row of ``x``, on average over a few; at least 1."""
+        with refused():
+            return self.kernel.count(x, wander)
+
+    def resized(self, delta: float) -> Similarity:
+        """Return the same with another δ."""
+        other = copy(self)
+        with refused():
+            other.kernel = self.kernel.resized(delta)
+        return other
 
 
 @lru_cache(similar.KEPT)
-def _place(form: Form, delta: float, domain: Domain, max_branches: int) -> dict[int, Similarity]:
-    return {}
+def cached_similarity(metric: Metric, delta: float, domain: Domain, max_branches: int) -> Similarity:
+    """Return the similarity, made once: metrics and domains never change, and are known by their identity."""
+    return Similarity(metric, delta, domain, max_branches, keep=True)
 
 
 @contextmanager
