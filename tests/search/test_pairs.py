@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,7 @@ from isonomy.population import Domain, Feature, Population, Schema
 from isonomy.search.pairs import cutting_of
 from isonomy.similarity.metric import form_of
 from isonomy.similarity.regions import Similarity
-from isonomy_verify.cutting import Parts
+from isonomy_verify.cutting import Cutting, Parts
 from isonomy_verify.similar import Similarity as KernelSimilarity
 
 TOWN = Schema(
@@ -167,5 +166,6 @@ def test_a_root_of_order_infinity_has_its_own_directions() -> None:
     network = Network.from_layers([np.ones((1, 2))], [np.zeros(1)], head="regression")
     parts = Parts(np.zeros((1, 2)), np.zeros((1, 2)), np.full((1, 2), 0.5), np.full((1, 2), 0.5), np.ones(1))
     for delta, similar in ((0.5, True), (0.4, False)):
-        similarity: Any = KernelSimilarity(form_of(np.eye(2), math.inf), delta, domain)
-        assert cutting_of(similarity, network, np.ones(2)).narrowed(parts)[1].all() == similar
+        similarity = KernelSimilarity(form_of(np.eye(2), math.inf), delta, domain)
+        cutting = Cutting(similarity, preparations(network), head_of(network), np.ones(2))
+        assert cutting.narrowed(parts)[1].all() == similar
