@@ -88,19 +88,19 @@ class SoundnessError(IsonomyError):
     """Something that was attained contradicts something that was proved: no number of this run can be trusted.
 
     No caller can cause it and none can put it right; it is a fault of the program (or of the machine), and never a
-    verdict. ``said`` is the contradiction, ``file`` holds what is needed to see it again, or is None.
+    verdict. ``contradiction`` says what contradicts what, ``file`` holds what is needed to see it again, or is None.
     """
 
     code = "soundness"
     exit_status = 4
     http_status = 500
 
-    def __init__(self, said: str, where: str = "", file: Path | None = None) -> None:
-        super().__init__(f"{said}; {where}." if where else f"{said}.")
-        self.said, self.where, self.file = said, where, file
+    def __init__(self, contradiction: str, where: str = "", file: Path | None = None) -> None:
+        super().__init__(f"{contradiction}; {where}." if where else f"{contradiction}.")
+        self.contradiction, self.where, self.file = contradiction, where, file
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.said, self.where, self.file)
+        return type(self), (self.contradiction, self.where, self.file)
 
 
 def needed(package: str, extra: str, what: str) -> Any:

@@ -261,7 +261,7 @@ class _Search:
         done: float,
         wide: float,
     ) -> None:
-        """``done`` and ``wide`` are shares of the upper bounds, as ``NEAR`` and ``WIDE``."""
+        """Take ``done`` and ``wide`` as shares of the upper bounds, as ``NEAR`` and ``WIDE``."""
         self.judge, self.field, self.effort, self.known, self.done, self.wide = (
             judge, judge.field, effort, known, done, wide,
         )  # fmt: skip

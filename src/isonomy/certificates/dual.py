@@ -279,8 +279,8 @@ def best_mixture(shift: Shift, owner: IntArray, cost: FloatArray, value: FloatAr
     else:  # all stay at points of cost 0
         cheap = plan(math.inf)
     # A little less than the budget: a sum over the atoms rounds the cost of each.
-    room = max(Fraction(0), budget * (1 - Fraction(1, 2**48)) - cheap[2])
-    share = room / (dear[2] - cheap[2]) if dear[1] > cheap[1] else Fraction(0)
+    left = max(Fraction(0), budget * (1 - Fraction(1, 2**48)) - cheap[2])
+    share = left / (dear[2] - cheap[2]) if dear[1] > cheap[1] else Fraction(0)
     return Mixture(dear[0], cheap[0], share, max(0.0, rounded_down(share * dear[1] + (1 - share) * cheap[1])))
 
 
@@ -360,17 +360,18 @@ class _Minimum:
     def brackets(self, budgets: Sequence[float]) -> list[_Bracket]:
         """Return the minimum for each budget, by the same passes; the same bits whatever was computed before."""
         tried = [[0.0, self._whole[1]] for _ in budgets]
-        found: list[_Bracket] = []
+        brackets: list[_Bracket] = []
         for _ in range(STEPS):
             self._learn([multiplier for some in tried for multiplier in some])
-            found = [self._bracket(budget, some) for budget, some in zip(budgets, tried, strict=True)]
+            brackets = [self._bracket(budget, some) for budget, some in zip(budgets, tried, strict=True)]
             more = [
-                [value for value in each.inside() if value not in some] for each, some in zip(found, tried, strict=True)
+                [value for value in each.inside() if value not in some]
+                for each, some in zip(brackets, tried, strict=True)
             ]
             if not any(more):
                 break
             tried = [sorted({*some, *new}) for some, new in zip(tried, more, strict=True)]
-        return found
+        return brackets
 
     def affordable(self, epsilon: float) -> float:
         """Return the largest budget, as far as is known, whose bound is at most epsilon."""
@@ -396,8 +397,8 @@ class _Minimum:
                 block = self.blocks[at]
                 return [block.sums(value, total) for value in new]
 
-            found = np.array(list(in_parallel(sums, range(len(self.blocks))))).sum(axis=0)
-            self.known |= dict(zip(new, map(tuple, found.tolist()), strict=True))
+            totals = np.array(list(in_parallel(sums, range(len(self.blocks))))).sum(axis=0)
+            self.known |= dict(zip(new, map(tuple, totals.tolist()), strict=True))
 
     def _bracket(self, budget: float, places: Sequence[float]) -> _Bracket:
         at = bisect.bisect_left(places, True, key=lambda value: self.known[value][1] <= budget)

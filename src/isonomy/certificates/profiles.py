@@ -111,11 +111,13 @@ class Schedule:
         """Read a schedule from a file's content, None where there is none in it."""
         try:
             rungs, first = tuple(map(float, content["rungs"])), content["first"]
-            found = cls(rungs, None if first is None else float(first), float(content["multiplier"]), content["whole"])
+            schedule = cls(
+                rungs, None if first is None else float(first), float(content["multiplier"]), content["whole"]
+            )
         except (KeyError, TypeError, ValueError):
             return None
-        usable = all(0 < rung < math.inf for rung in rungs) and 0 <= found.multiplier < math.inf
-        return found if usable and found.first in (rungs or (None,)) and type(found.whole) is bool else None
+        usable = all(0 < rung < math.inf for rung in rungs) and 0 <= schedule.multiplier < math.inf
+        return schedule if usable and schedule.first in (rungs or (None,)) and type(schedule.whole) is bool else None
 
 
 def make_schedule(
@@ -128,7 +130,7 @@ def make_schedule(
 ) -> Schedule:
     """Make a schedule for shifts around γ, with all individuals of ``moving`` as the pilot group: the ladder ends
     where rungs are clearly worse than the best, or bounds say nothing. ``tick`` is called with the rows done now."""
-    known, anybody = _begin(moving, local, shift, largest, tight)
+    known, everywhere = _begin(moving, local, shift, largest, tight)
     known.tick = tick
     if shift.gamma == 0 or math.isinf(shift.gamma) or math.isinf(shift.order):
         return Schedule((), None, 0.0)
@@ -137,7 +139,7 @@ def make_schedule(
         rungs.append(rung)
         reached = known.compute(np.arange(len(known.local)), rung)[:, -1].mean()
         uppers.append(known.upper(rung))
-        if reached >= 0.97 * anybody or uppers[-1] > WORSE * min(uppers):
+        if reached >= 0.97 * everywhere or uppers[-1] > WORSE * min(uppers):
             break
     first = min(rungs, key=known.upper) if rungs else None
     dual = Dual(CellBlocks(known.profiles(), moving.weights), shift)
@@ -171,11 +173,11 @@ def profiles(
         if rung is not None:
             known.compute(everybody, rung)
     turns = _turns(rounds, known.alone, tight)
-    worth = WORTH if rounds == 1 and known.alone and tight else 0.0
+    share = WORTH if rounds == 1 and known.alone and tight else 0.0
     for _ in range(turns):
-        if not (found := known.halves(schedule, worth)):
+        if not (halves := known.halves(schedule, share)):
             break
-        for rung, rows in found:
+        for rung, rows in halves:
             known.compute(rows, rung, READ * rung)
     return known.profiles()
 
@@ -198,15 +200,15 @@ def _turns(rounds: int, alone: bool, tight: bool) -> int:
 
 def _begin(moving: Moving, local: FloatArray, shift: Transport, largest: float, tight: bool) -> tuple[_Known, float]:
     """Return the bounds known without a pass at a radius, and the bound of the whole domain."""
-    anybody, reach = moving.everywhere()
+    everywhere, reach = moving.everywhere()
     if not moving.kernel.is_norm:  # moves that the ground cost ignores are free: a ball of radius 0 is no point
         local = moving.bound(np.arange(len(local)), [0.0], tight=tight)[:, 0]
     known = _Known(moving, local, shift, largest, tight)
     if math.isinf(reach):
-        known.largest = min(largest, anybody)
+        known.largest = min(largest, everywhere)
     else:
-        known.put(np.arange(len(local)), reach, [reach], np.full((len(local), 1), anybody))
-    return known, anybody
+        known.put(np.arange(len(local)), reach, [reach], np.full((len(local), 1), everywhere))
+    return known, everywhere
 
 
 class _Known:
@@ -223,17 +225,17 @@ class _Known:
     def compute(self, rows: IntArray, rung: float, least: float = 0.0) -> FloatArray:
         """Bound some individuals by a pass at a rung; return its bounds (rows, radii) at radii from ``least`` on."""
         radii = [radius for radius in self.radii(rung) if radius >= least]
-        found = self.moving.bound(rows, radii, self.tight, self.tick)
-        self.put(rows, rung, radii, found)
-        return found
+        bounds = self.moving.bound(rows, radii, self.tight, self.tick)
+        self.put(rows, rung, radii, bounds)
+        return bounds
 
     def radii(self, rung: float) -> list[float]:
         """Return the radii at which a pass is read."""
         return subradii(rung, self.scale) if self.tight else [rung]
 
-    def put(self, rows: IntArray, rung: float, radii: Sequence[float], found: FloatArray) -> None:
+    def put(self, rows: IntArray, rung: float, radii: Sequence[float], bounds: FloatArray) -> None:
         """Record bounds (rows, radii), the smaller of old and new."""
-        for radius, column in zip(radii, found.T, strict=True):
+        for radius, column in zip(radii, bounds.T, strict=True):
             value = self.values.setdefault(radius, np.full(len(self.local), np.inf))
             source = self.source.setdefault(radius, np.full(len(self.local), np.inf))
             better = column < value[rows]
@@ -266,21 +268,21 @@ class _Known:
         cells = cells_of_table(radii, values, self.largest, self.moving.weights)
         return Dual([cells], self.shift).bound(self.shift.gamma).upper
 
-    def halves(self, schedule: Schedule, worth: float) -> list[tuple[float, IntArray]]:
+    def halves(self, schedule: Schedule, share: float) -> list[tuple[float, IntArray]]:
         """Return radii, and the individuals whose bound rests on a cell that such a radius would halve; only those
-        whose bound further passes could reduce by more than the share ``worth`` of the mean height."""
+        whose bound further passes could reduce by more than the ``share`` of the mean height."""
         if schedule.first is None:
             return []
         radii, values = self.table()
         owner, near, far, height = self._active(radii, values, schedule.multiplier)
         spare = height - self._least(schedule.multiplier)
-        far = self._came(radii, values, owner, far)  # all share the grid, but not the pass behind a value
+        far = self._source_radius(radii, values, owner, far)  # all share the grid, but not the pass behind a value
         last = max(schedule.rungs)
         middle = np.where(near > 0, np.sqrt(near * np.minimum(far, 4 * near)), np.minimum(far, 2 * schedule.first) / 2)
         step = np.rint(FINEST * np.log2(np.maximum(np.minimum(middle, last) / self.scale, NEAREST)))
         chosen = np.minimum(self.scale * 2.0 ** (step / FINEST), last)
         wanted = (chosen > near * (1 + 1e-9)) & (chosen < far * (1 - 1e-9)) & (chosen >= SMALLEST * self.scale)
-        wanted &= spare > worth * height.mean()
+        wanted &= spare > share * height.mean()
         return [
             (float(radius), np.unique(owner[wanted & (chosen == radius)]).astype(np.int64))
             for radius in np.unique(chosen[wanted])
@@ -304,7 +306,7 @@ class _Known:
                 least = np.maximum(least, own - multiplier * power(radius, self.shift.order))
         return least
 
-    def _came(self, radii: FloatArray, values: FloatArray, owner: IntArray, far: FloatArray) -> FloatArray:
+    def _source_radius(self, radii: FloatArray, values: FloatArray, owner: IntArray, far: FloatArray) -> FloatArray:
         """Return the radii of the passes behind the values of monotone profiles at the radii ``far``.
 
         Beyond all passes the value is the bound of the whole domain, and the radius infinite.
@@ -316,9 +318,9 @@ class _Known:
         # The last place, going backwards, at which the running minimum was lowered.
         lowered = np.append(np.ones((len(best), 1), dtype=bool), best[:, 1:] < best[:, :-1], axis=1)
         place = np.maximum.accumulate(np.where(lowered, np.arange(best.shape[1]), 0), axis=1)[:, ::-1]
-        found: FloatArray = sources[owner, best.shape[1] - 1 - place[owner, column]]
-        found[np.isinf(far)] = np.inf
-        return found
+        radius: FloatArray = sources[owner, best.shape[1] - 1 - place[owner, column]]
+        radius[np.isinf(far)] = np.inf
+        return radius
 
 
 def subradii(rung: float, gamma: float) -> list[float]:

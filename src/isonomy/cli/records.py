@@ -72,7 +72,7 @@ def _show(report: Any) -> Iterator[Any]:
 
 
 def _has_table(folder: Path) -> bool:
-    """Whether a folder holds a table, which a stray array in it does not make a folder of arrays."""
+    """Return whether a folder holds a table, which a stray array in it does not make a folder of arrays."""
     from isonomy.population.tables import CSV, PARQUET
 
     return any(each.name.lower().endswith((*PARQUET, *CSV)) for each in folder.iterdir())
@@ -125,12 +125,12 @@ def named_beside(certificate: Path, name: str) -> Path | None:
     """
     record = import_module("isonomy_verify.record")
     try:
-        found = record.Record.read(certificate)
-        found.check_beside()
+        own = record.Record.read(certificate)
+        own.check_beside()
     except record.BadInput as error:
         raise FileError(f"The certificate {certificate} cannot be used: {error}") from error
-    file = found.folder / name
-    return file if name in found.hashes and file.is_file() else None
+    file = own.folder / name
+    return file if name in own.hashes and file.is_file() else None
 
 
 def _certificate(path: Path) -> Path:

@@ -65,7 +65,7 @@ class AuditLog:
     """An open log. Appending is safe from any thread; ``close`` writes all waiting entries."""
 
     def __init__(self, address: str, *, waiting: int = 1024, noted: Callable[[float, int], None] | None = None) -> None:
-        """``noted`` is called after every commit with its seconds and number of requests."""
+        """Open the log; ``noted`` is called after every commit with its seconds and number of requests."""
         self.engine: Engine = open_database(address)
         self._placeholder = "?" if self.engine.dialect.name == "sqlite" else "%s"
         self._connection: Any = None  # SQLite's connection for writing

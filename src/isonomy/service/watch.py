@@ -117,7 +117,7 @@ class Watch:
             self._log.append_evaluation(identity, look.number, at, look.state, json.dumps(document)).result()
         except SoundnessError as error:  # the last report rests on bounds that are contradicted now
             LOGGER.error("monitor: contradiction", extra={"facts": {"error": str(error)}})
-            self._latest = {"state": "undecided", "reason": f"Nothing is said any more: {error.said}."}
+            self._latest = {"state": "undecided", "reason": f"Nothing is said any more: {error.contradiction}."}
             self._contradicted = True
             return
         except Exception as error:  # a look that fails must not end the watch

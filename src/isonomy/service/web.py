@@ -127,7 +127,7 @@ class RequestMiddleware:
     versions, knows no IPv6."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, hosts: Collection[str]) -> None:
-        """``hosts``: the allowed host names (``*``: any). A page from elsewhere whose name leads to this machine (DNS
+        """Take ``hosts``, the allowed host names (``*``: any). A page from elsewhere whose name leads to this machine (DNS
         rebinding) uses that name, and is refused."""
         self._app, self._metrics, self._hosts = app, metrics, {host.lower().strip("[]") for host in hosts}
         self._refused = JSONResponse({"detail": "The service is not called so; --allow-host adds a name."}, 421)
@@ -204,7 +204,7 @@ async def refused(_: Request, error: IsonomyError) -> Response:
     detail = getattr(error, "details", str(error))
     if isinstance(error, SoundnessError):
         LOGGER.error("contradiction", extra={"facts": {"error": str(error)}})
-        detail = f"{error.said}."
+        detail = f"{error.contradiction}."
     return json_response({"detail": detail}, error.http_status)
 
 

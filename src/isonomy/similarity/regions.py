@@ -72,7 +72,7 @@ def cached_similarity(metric: Metric, delta: float, domain: Domain, max_branches
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """What the kernel refuses to derive, as errors of the library."""
+    """Raise errors of the kernel as errors of the library."""
     try:
         yield
     except branches.MetricError as error:
