@@ -65,7 +65,7 @@ class Certifier:
     """Certifies any individuals of one schema. Safe to use from several threads."""
 
     def __init__(self, served: Served, evidence: Path | None = None) -> None:
-        """Take ``evidence``, the folder for a contradiction between bounds and finds, with the person; None: not saved."""
+        """Take ``evidence``, the folder where a contradiction is saved, with the person; None: not saved."""
         self.served, self.problem, self._evidence = served, served.problem, evidence
         float32_run = served.arithmetic == "float32"
         self.interval = Bounds(self.problem, "interval", float32_run)

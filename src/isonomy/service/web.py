@@ -127,7 +127,7 @@ class RequestMiddleware:
     versions, knows no IPv6."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, hosts: Collection[str]) -> None:
-        """Take ``hosts``, the allowed host names (``*``: any). A page from elsewhere whose name leads to this machine (DNS
+        """Take ``hosts``, the allowed names (``*``: any). A page from elsewhere whose name leads to this machine (DNS
         rebinding) uses that name, and is refused."""
         self._app, self._metrics, self._hosts = app, metrics, {host.lower().strip("[]") for host in hosts}
         self._refused = JSONResponse({"detail": "The service is not called so; --allow-host adds a name."}, 421)
