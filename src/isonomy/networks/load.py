@@ -8,7 +8,6 @@ and names.
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
@@ -103,7 +102,7 @@ def open_network(path: str | Path, schema: Schema | None = None, *, name: str | 
         options = {option: given[option] for option in used}
         read = getattr(import_module(f"isonomy.networks.{module}"), function)(file, **options)
         opened = {option: given[option] for option in OPTIONS}
-        network: Network = replace(read, name=file.stem if name is None else name, opened=opened)
+        network = Network.of(read, file.stem if name is None else name, opened)
         if schema is None or "schema" in used:  # the graph reads the schema's coordinates already
             return network
         return network.adapted(schema_adapter(schema, network.input_width, reads=given["reads"]))

@@ -15,8 +15,10 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import AssumedHeadWarning, NetworkError, ParameterError, needed, template
 from isonomy.escapes import visible
 from isonomy.given import choice, numbers
+from isonomy.networks.builder import ReadModel
 from isonomy.networks.graph import Activation, Affine, Graph, HeadChoice, Input, Node
 from isonomy.networks.graph import Head as Head
+from isonomy.networks.inputs import Reads
 from isonomy.population.encoding import text_of
 from isonomy.population.population import Population
 from isonomy.population.schema import Schema
@@ -24,8 +26,6 @@ from isonomy_verify.activations import sigmoid
 
 if TYPE_CHECKING:
     import torch
-
-    from isonomy.networks.inputs import Reads
 
 _REAL = "an array of real numbers"
 _ROWS = 16_384  # rows evaluated at once, so that memory does not grow with hidden width times n
@@ -57,6 +57,11 @@ class Network:
             )
 
     @classmethod
+    def of(cls, read: ReadModel, name: str, opened: Mapping[str, Any] | None = None) -> Network:
+        """Return the network called ``name`` that a reader ``read``, from a file with the options ``opened``."""
+        return cls(read.graph, read.head, name, read.assumed_head, opened, read.named)
+
+    @classmethod
     def from_torch(
         cls,
         module: torch.nn.Module,
@@ -73,8 +78,7 @@ class Network:
         needed("torch", "torch", "A live torch module")
         from isonomy.networks.torch_reader import read_torch
 
-        read = read_torch(module, width=width, head=head)
-        network = replace(read, name=type(module).__name__ if name is None else name)
+        network = cls.of(read_torch(module, width=width, head=head), type(module).__name__ if name is None else name)
         if network.assumed_head:
             warnings.warn(network.remark, AssumedHeadWarning, stacklevel=2)
         return network
@@ -99,7 +103,7 @@ class Network:
         from isonomy.networks.sklearn_reader import read_sklearn
 
         read = read_sklearn(estimator, schema, head=head, reads=reads)
-        return replace(read, name=type(estimator).__name__ if name is None else name)
+        return cls.of(read, type(estimator).__name__ if name is None else name)
 
     @classmethod
     def from_layers(

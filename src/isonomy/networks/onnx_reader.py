@@ -22,11 +22,10 @@ import onnx.inliner
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
-from isonomy.networks.builder import BATCH, Value
+from isonomy.networks.builder import BATCH, ReadModel, Value
 from isonomy.networks.graph import Constant, HeadChoice
 from isonomy.networks.inputs import Reads, feed, in_class_order
 from isonomy.networks.limits import FILE, NODES, enlarge_budget, reading
-from isonomy.networks.network import Network
 from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, plain, reference
 from isonomy.networks.preprocessing import Table, cell_of
 from isonomy.networks.unread import TREES
@@ -46,7 +45,7 @@ def read_onnx(
     head: HeadChoice = "auto",
     output: str | None = None,
     reads: Reads = "auto",
-) -> Network:
+) -> ReadModel:
     """Return the graph of an ONNX file up to its raw outputs, and its head; ``output`` names one of several.
 
     With a schema the graph reads the schema's coordinates: inputs called like columns read these columns, a single
@@ -166,7 +165,7 @@ class _Reader:
         self.builder, fed = feed(shapes, schema, reads, batch)
         self.known |= fed
 
-    def read(self, head: HeadChoice) -> Network:
+    def read(self, head: HeadChoice) -> ReadModel:
         for node in self.needed:
             name = node.name or next(filter(None, node.output), node.op_type)
             self.builder.at = name

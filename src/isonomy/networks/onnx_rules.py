@@ -175,7 +175,7 @@ RULES: dict[str, Rule] = {
     "MatMul": rule(operations.matmul),
     "Add": rule(Builder.add),
     "Sub": rule(Builder.subtract),
-    "Mul": rule(Builder.multiply),
+    "Mul": rule(operations.multiply),
     "Div": _divide,
     "Neg": lambda call, x: call.builder.multiply(x, -1.0),
     "Sum": rule(operations.total),

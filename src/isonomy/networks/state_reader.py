@@ -24,10 +24,9 @@ import torch
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import FileError, NetworkError
 from isonomy.given import as_array
-from isonomy.networks.builder import Builder
+from isonomy.networks.builder import Builder, ReadModel
 from isonomy.networks.graph import HeadChoice
 from isonomy.networks.limits import open_archive, read_member, reserve
-from isonomy.networks.network import Network
 from isonomy.population.toml import TEXT
 
 _ADVICE = "save its parameters with torch.save(model.state_dict(), path), or export it to ONNX"
@@ -35,7 +34,7 @@ _NESTED = ("state_dict", "model_state_dict", "model")
 _SAFE = (2, 6)  # the first torch whose weights_only reading has no known hole
 
 
-def read_state(path: Path, activation: str | None, head: HeadChoice) -> Network:
+def read_state(path: Path, activation: str | None, head: HeadChoice) -> ReadModel:
     """Return the graph of a state dict up to its raw outputs, and its head."""
     layers = _layers(_tensors(path))
     if len(layers) > 1 and activation is None:
