@@ -19,7 +19,7 @@ from tests.contracts.metric import steady
 from isonomy.errors import MetricError
 from isonomy.population import Domain, DomainKind, Feature, Schema
 from isonomy.similarity import Counterparts, Mahalanobis, Metric, SensitiveSubspace, WeightedLp
-from isonomy.similarity.regions import Regions, Similarity, kept
+from isonomy.similarity.regions import Regions, Similarity, cached_similarity
 
 from .people import people as some_people
 
@@ -605,8 +605,8 @@ def test_who_is_similar_is_made_ready_once_for_each_question() -> None:
     assert metric.form is copy(metric).form
     asked = [(metric, 0.5, domain, 8), (copy(metric), 0.5, domain, 8), (WeightedLp(np.ones(3)), 0.5, domain, 8)]
     asked += [(metric, 0.6, domain, 8), (metric, 0.5, domain.with_kind("relaxed"), 8), (metric, 0.5, domain, 9)]
-    made = [kept(*each) for each in asked]
+    made = [cached_similarity(*each) for each in asked]
     assert len(set(map(id, made))) == len(made)
     for each, (mine, delta, space, branches) in zip(made, asked, strict=True):
-        assert kept(mine, delta, space, branches) is each
+        assert cached_similarity(mine, delta, space, branches) is each
         assert each.metric is mine and each.domain is space and (each.delta, each.max_branches) == (delta, branches)

@@ -25,7 +25,7 @@ from isonomy.population.outcome import NO_OUTCOME, outcome_of
 from isonomy.population.sources import InMemory
 from isonomy.similarity.counterparts import Counterparts
 from isonomy.similarity.metric import Metric, checked_delta
-from isonomy.similarity.regions import MAX_BRANCHES, Similarity, kept
+from isonomy.similarity.regions import MAX_BRANCHES, Similarity, cached_similarity
 
 ROWS = 65_536
 """Rows checked at a time, so that checking needs no second table."""
@@ -98,7 +98,7 @@ class Question:
     @cached_property
     def similarity(self) -> Similarity:
         """Return the similar sets of the individuals."""
-        return kept(self.metric, self.delta, self.domain, self.max_branches)
+        return cached_similarity(self.metric, self.delta, self.domain, self.max_branches)
 
     @property
     def network(self) -> Network:

@@ -50,14 +50,7 @@ _HARMLESS = (
 )
 
 
-def read_keras(
-    path: Path,
-    *,
-    schema: Schema | None = None,
-    head: HeadChoice = "auto",
-    output: str | None = None,
-    reads: Reads = "auto",
-) -> ReadModel:
+def read_keras(path: Path, schema: Schema | None, head: HeadChoice, output: str | None, reads: Reads) -> ReadModel:
     """Return the graph of a Keras file up to its raw outputs, and its head."""
     if path.suffix.lower() == ".keras":
         with zipfile.ZipFile(path) as archive:

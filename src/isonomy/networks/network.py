@@ -145,12 +145,12 @@ class Network:
     @property
     def input_width(self) -> int:
         """Return the number of features that the network reads."""
-        return self.graph.input_width
+        return self.graph.widths[0]
 
     @property
     def classes(self) -> int:
         """Return the number of raw outputs: k for softmax, 1 for a single sigmoid or number."""
-        return self.graph.output_width
+        return self.graph.widths[-1]
 
     def logits(self, x: npt.ArrayLike) -> FloatArray:
         """Return the raw outputs (n, classes) at individuals (n, m), in float64."""

@@ -38,14 +38,7 @@ _DOMAINS = ("ai.onnx", "ai.onnx.ml")
 _FIRST = ("Gemm", "MatMul", "BatchNormalization", "Sub", "Mul", "Div")
 
 
-def read_onnx(
-    path: Path,
-    *,
-    schema: Schema | None = None,
-    head: HeadChoice = "auto",
-    output: str | None = None,
-    reads: Reads = "auto",
-) -> ReadModel:
+def read_onnx(path: Path, schema: Schema | None, head: HeadChoice, output: str | None, reads: Reads) -> ReadModel:
     """Return the graph of an ONNX file up to its raw outputs, and its head; ``output`` names one of several.
 
     With a schema the graph reads the schema's coordinates: inputs called like columns read these columns, a single

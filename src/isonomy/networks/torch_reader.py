@@ -415,7 +415,7 @@ def _confirm(module: nn.Module, graph: Graph, ending: Callable[[Tensor], Tensor]
 
     Half precision is too coarse to tell functions apart, and single precision can be; a run in double decides.
     """
-    x = _table(module, graph.input_width, rows)
+    x = _table(module, graph.widths[0], rows)
     x[8:] *= 30
     if x.dtype not in (torch.float16, torch.bfloat16) and _agrees(module, graph, ending, x):
         return

@@ -15,7 +15,7 @@ from isonomy_verify.forms import Form
 from isonomy_verify.sets import Regions
 from isonomy_verify.similar import MAX_BRANCHES, Wander
 
-__all__ = ["MAX_BRANCHES", "Regions", "Similarity", "kept", "refused"]
+__all__ = ["MAX_BRANCHES", "Regions", "Similarity", "cached_similarity", "refused"]
 
 
 class Similarity(similar.Similarity):
@@ -26,19 +26,19 @@ class Similarity(similar.Similarity):
     def __init__(
         self, metric: Metric, delta: float, domain: Domain, max_branches: int = MAX_BRANCHES, keep: bool = False
     ) -> None:
-        """``keep``: the ball is kept with the metric, for whoever asks the same again."""
+        """``keep`` the ball with the metric, for the same metric and delta again."""
         self.metric = metric
         with refused():
             super().__init__(metric.form, checked_delta(delta), domain, max_branches, keep)
 
     def regions(self, x: FloatArray, wander: Wander | None = None) -> list[Regions]:
-        """The pieces of the similar sets of the rows of ``x``; see :class:`isonomy_verify.similar.Similarity`."""
+        """Return the pieces of the similar sets of the rows (n, m) of ``x``; see the kernel's class."""
         with refused():
             return super().regions(x, wander)
 
 
-def kept(metric: Metric, delta: float, domain: Domain, max_branches: int) -> Similarity:
-    """Made once for whoever asks the same again: forms and domains never change, and are known by their identity."""
+def cached_similarity(metric: Metric, delta: float, domain: Domain, max_branches: int) -> Similarity:
+    """Return a similarity that is made once: forms and domains never change, and are known by their identity."""
     place = _place(metric.form, delta, domain, max_branches)
     if id(metric) not in place:
         place[id(metric)] = Similarity(metric, delta, domain, max_branches, keep=True)
@@ -52,7 +52,7 @@ def _place(form: Form, delta: float, domain: Domain, max_branches: int) -> dict[
 
 @contextmanager
 def refused() -> Iterator[None]:
-    """What the kernel refuses to derive, as errors of the library."""
+    """Raise what the kernel refuses to derive as errors of the library."""
     try:
         yield
     except branches.MetricError as error:
