@@ -21,8 +21,6 @@ class TestPopulation(SourceContract):
 
     def open(self, frame: pd.DataFrame, folder: Path, **options: Any) -> PeopleSource:
         how = {"unknown": options.pop("unknown", "error")}
-        if not options.get("labels", True):
-            frame = frame.assign(repaid="no")  # it was a population before it was a source
         return open_people(Population.from_frame(frame, SCHEMA, **how), **options)
 
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
-from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError, template
+from isonomy.errors import NetworkError, UnsupportedOperationError
+from isonomy.given import choice
 from isonomy.networks.graph import (
     Activation,
     Add,
@@ -310,8 +311,7 @@ class Builder:
 
     def finish(self, output: Value, head: HeadChoice) -> ReadModel:
         """Return the graph up to the raw outputs, and the head that is given, else that at its end."""
-        if head not in (*get_args(Head), "auto"):
-            raise ParameterError(template("head", f"auto or one of {', '.join(get_args(Head))}", head))
+        choice("head", head, HeadChoice)
         last, (op, read, name) = output.node, self.nodes[output.node]
         own: Head | None = None
         if isinstance(op, Unfinished) and "softmax" in op.kind:

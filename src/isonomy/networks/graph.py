@@ -33,7 +33,7 @@ from isonomy_verify.arithmetic import TINY, gamma
 
 Constant = npt.NDArray[Any]
 Head = Literal["softmax", "sigmoid", "regression"]
-HeadChoice = Head | Literal["auto"]
+HeadChoice = Literal["auto", "softmax", "sigmoid", "regression"]
 
 # kind -> names of its parameters. ``prelu`` has one slope per element, in any number.
 ACTIVATIONS: dict[str, tuple[str, ...]] = dict.fromkeys(activations.SHAPES, ()) | {

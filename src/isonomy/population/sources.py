@@ -75,7 +75,7 @@ class ChunkKey:
 class Chunk:
     """The individuals of some rows in fair coordinates, where they stood, and how many rows were left out.
 
-    ``y`` is None where there is no label column, or it is not read.
+    ``y`` is None where there is no label column.
     """
 
     key: ChunkKey
@@ -138,7 +138,6 @@ def open_people(
     dialect: Dialect = USUAL,
     unknown: Unknown = "error",
     split: SplitName = "all",
-    labels: bool = True,
     work: str | os.PathLike[str] | None = None,
     table_limit: int = CELLS,
 ) -> PeopleSource:
@@ -146,20 +145,20 @@ def open_people(
 
     ``people`` is a :class:`Population`; a pandas, Polars or Arrow table; the path of a Parquet file, of a folder of
     them (in the order of their names), or of a CSV file in a ``dialect``; or a Dask data frame. All but the first need
-    a ``schema``; beside those who have one, another is refused. ``split`` takes one part of it, ``unknown="exclude"``
-    leaves out and counts rows that do not fit, and ``labels=False`` does not look at labels. A file that has no way
-    into its middle is copied to the folder ``work``, once; without one it is read into memory. Nothing is that has more
-    cells at once than ``table_limit``.
+    a ``schema``; beside those who have one, another is refused. ``split`` takes one part of it, and
+    ``unknown="exclude"`` leaves out and counts rows that do not fit. A file that has no way into its middle is copied
+    to the folder ``work``, once; without one it is read into memory. Nothing is that has more cells at once than
+    ``table_limit``.
     """
     if isinstance(people, PeopleSource | Population) and people.schema is not None:
         people.schema.refuse_other(schema)
     if isinstance(people, PeopleSource):
         return people
     if isinstance(people, Population):
-        return InMemory.of(people if labels else replace(people, y=None), people.schema, split)
+        return InMemory.of(people, people.schema, split)
     if schema is None:
         raise ParameterError("'schema' must be given for people who are not a Population.")
-    reading = ReadOptions(schema, unknown, split, labels, dialect, whole("table_limit", table_limit, 1))
+    reading = ReadOptions(schema, unknown, split, dialect, whole("table_limit", table_limit, 1))
     if hasattr(people, "get_partition"):
         return Tables.of(reading, partitions(people, reading), "(a Dask data frame)")
     if not isinstance(people, str | os.PathLike):
@@ -253,15 +252,13 @@ class ReadOptions:
     schema: Schema
     unknown: Unknown = "error"
     split: SplitName = "all"
-    labels: bool = True
     dialect: Dialect = USUAL
     table_limit: int = CELLS
 
     @cached_property
     def columns(self) -> Schema:
-        """Return the schema of the columns to read: with the label if ``labels``, the split if it is needed."""
-        label, split = self.schema.label if self.labels else None, None if self.split == "all" else self.schema.split
-        return replace(self.schema, label=label, split=split)
+        """Return the schema of the columns to read: with the split if it is needed."""
+        return replace(self.schema, split=None) if self.split == "all" else self.schema
 
     def chunk(self, key: ChunkKey, frame: pd.DataFrame, first_row: int) -> Chunk:
         """Return the people of some rows of a table whose first row has the number ``first_row``."""
@@ -278,7 +275,7 @@ class ReadOptions:
 
     def hash(self, *content: object) -> str:
         """Return the SHA-256 of some content read in this way."""
-        how = (self.schema.hash(), self.unknown, self.split, self.labels, self.dialect)
+        how = (self.schema.hash(), self.unknown, self.split, self.dialect)
         return hashlib.sha256(repr((how, content)).encode()).hexdigest()
 
 
