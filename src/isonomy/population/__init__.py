@@ -1,4 +1,4 @@
-"""Who is judged: the schema, fair coordinates, the domain of possible individuals, the population and where it is read."""
+"""Who is judged: the schema, fair coordinates, who is possible, the population and where it is read."""
 
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
 from isonomy.population.feature import Feature, FeatureKind, Label, Split

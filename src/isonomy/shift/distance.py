@@ -121,8 +121,10 @@ def wasserstein(
     sizes = (min(sample, len(left)), min(sample, len(right)))
 
     def distance_of(pair: Pair) -> float:
-        costs, weights = cost.between(*(cost.places(rows.x) for rows in pair)), [rows.weights for rows in pair]
-        distance = exact(costs, *weights, float(order)) if np.isfinite(costs).all() else math.inf
+        first, second = pair
+        costs = cost.between(cost.places(first.x), cost.places(second.x))
+        finite = np.isfinite(costs).all()
+        distance = exact(costs, first.weights, second.weights, float(order)) if finite else math.inf
         if not math.isfinite(distance):
             raise NotANumberError(
                 "The distance is beyond all numbers: give individuals whose coordinates are closer together."
