@@ -10,7 +10,7 @@ individual, each checked against the opset first; an attribute that its rule doe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,17 +78,19 @@ def _complete_calls(model: onnx.ModelProto) -> None:
     if hiding is not None or len(functions) < len(model.functions):
         raise UnsupportedOperationError(f"its function '{hiding or 'of two variants'}' hides an operator or function.")
 
-    def complete(nodes: Iterable[onnx.NodeProto]) -> None:
-        for node in nodes:
-            called = functions.get((node.domain, node.op_type))
-            given = {each.name for each in node.attribute}
-            node.attribute.extend(each for each in (called.attribute_proto if called else ()) if each.name not in given)
-            for each in node.attribute:
-                for graph in (each.g, *each.graphs):
-                    complete(graph.node)
+    for node in _every_node(node for part in (model.graph, *model.functions) for node in part.node):
+        called = functions.get((node.domain, node.op_type))
+        given = {each.name for each in node.attribute}
+        node.attribute.extend(each for each in (called.attribute_proto if called else ()) if each.name not in given)
 
-    for nodes in (model.graph.node, *(each.node for each in model.functions)):
-        complete(nodes)
+
+def _every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes and those of the graphs that their attributes hold, also of attributes that are added meanwhile."""
+    for node in nodes:
+        yield node
+        for each in node.attribute:
+            for graph in (each.g, *each.graphs):
+                yield from _every_node(graph.node)
 
 
 def _check_size(model: onnx.ModelProto, path: Path) -> None:
@@ -98,9 +100,8 @@ def _check_size(model: onnx.ModelProto, path: Path) -> None:
 
     def count(nodes: Iterable[onnx.NodeProto]) -> int:
         total = 0
-        for node in nodes:
-            graphs = [graph for each in node.attribute for graph in (each.g, *each.graphs)]
-            total += 1 + written_out((node.domain, node.op_type)) + sum(count(graph.node) for graph in graphs)
+        for node in _every_node(nodes):
+            total += 1 + written_out((node.domain, node.op_type))
             if total > NODES:
                 raise NetworkError(f"it has more than {NODES:,} nodes once its functions are written out.")
         return total
