@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export.graph_signature import InputKind, TensorArgument
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from isonomy.errors import FileError, NetworkError, ParameterError, UnsupportedOperationError, template
 from isonomy.networks import operations
@@ -357,14 +358,27 @@ def _table(module: nn.Module, width: int, rows: int = BATCH) -> Tensor:
     return torch.randn(rows, width, generator=torch.Generator().manual_seed(0)).to(kind)
 
 
+class _LastOperation(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Remembers which operation was asked for last."""
+
+    last = "forward"
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.last = str(func).split(".")[1]
+        return func(*args, **(kwargs or {}))
+
+
 def _run(module: nn.Module, table: Tensor) -> Tensor:
     """Return the outputs of the module itself."""
+    recorder = _LastOperation()  # type: ignore[no-untyped-call]
     try:
-        result = module(table)
+        with recorder:
+            result = module(table)
     except Exception as error:
         reason = one_line(f"{type(error).__name__}: {error}")[:300].rstrip(".")
         raise NetworkError(
-            f"it does not run on {table.shape[1]} features ({reason}); its features and weights must agree in width."
+            f"it does not run on {table.shape[1]} features: '{recorder.last}' fails ({reason}); its features and "
+            "weights must agree in width."
         ) from error
     if not isinstance(result, Tensor):
         raise NetworkError(f"it must return one tensor. Got {type(result).__name__}.")
