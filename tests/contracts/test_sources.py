@@ -63,7 +63,7 @@ class TestHugeRowGroups(SourceContract):
         folder.mkdir(exist_ok=True)
         frame.to_parquet(folder / "t.parquet")
         found = open_people(folder / "t.parquet", SCHEMA, work=folder / "work", **options)
-        assert isinstance(found, sources.Tables) and isinstance(found.tables[0], sources.CopiedTable)
+        assert isinstance(found, sources._Tables) and isinstance(found.tables[0], sources._CopiedTable)
         return found
 
 
