@@ -235,9 +235,9 @@ def check_predictions(
     if wanted.shape != given.shape:
         shape = " or ".join(map(str, {given.shape, (len(x),)}))
         raise ParameterError(template("reference", f"an array of shape {shape}", expected.shape))
-    apart = np.abs(given - wanted)
+    difference = np.abs(given - wanted)
     scale = np.maximum(1.0, np.abs(wanted)) if model.head == "regression" else 1.0
-    bad = ~(apart <= tolerance * scale)
+    bad = ~(difference <= tolerance * scale)
     if bad.any():
         row, column = map(int, np.argwhere(bad)[0])
         raise NetworkError(
@@ -245,7 +245,7 @@ def check_predictions(
             f"{wanted[row, column]:.9g} is expected ({int(bad.any(axis=1).sum())} of {len(x)} rows differ by more than "
             f"{tolerance:g}); check the order, scaling and encoding of its inputs."
         )
-    return Agreement(len(x), float(apart.max(initial=0.0)))
+    return Agreement(len(x), float(difference.max(initial=0.0)))
 
 
 def _coordinates(individuals: Any, schema: Schema | None) -> tuple[FloatArray, list[Any], Schema | None]:

@@ -116,15 +116,15 @@ def _check_size(model: onnx.ModelProto, path: Path) -> None:
         return size
 
     count(model.graph.node)
-    beside = 0
+    external = 0
     for tensor in external_data_helper._get_all_tensors(model):
         if external_data_helper.uses_external_data(tensor):
             info = external_data_helper.ExternalDataInfo(tensor)
             file = path.parent / info.location
-            beside += info.length or (file.stat().st_size if file.is_file() else 0)
-    if beside > FILE:
+            external += info.length or (file.stat().st_size if file.is_file() else 0)
+    if external > FILE:
         raise FileError(f"'{path}' keeps more than {FILE >> 30} GiB of weights in other files.")
-    enlarge_budget(beside)
+    enlarge_budget(external)
 
 
 class _Reader:

@@ -125,7 +125,7 @@ def solve(costs: FloatArray, one: FloatArray, other: FloatArray, order: float) -
 
 def bottleneck(costs: FloatArray, one: FloatArray, other: FloatArray) -> float:
     """Return ``W_∞``, by bisection over the costs that occur."""
-    # Everybody has to go somewhere: the answer is at least the largest of the nearest costs.
+    # Every individual moves: the answer is at least the largest of the nearest costs.
     least = max(costs.min(axis=1).max(), costs.min(axis=0).max())
     levels = np.unique(costs[costs >= least])
     low, high = 0, len(levels) - 1

@@ -49,7 +49,7 @@ def load_metric(path: str | PathLike[str]) -> Metric:
 
 
 def metric_to_text(metric: Metric) -> str:
-    """The TOML text of a metric."""
+    """Return the TOML text of a metric."""
     about = {"kind": metric.kind, "width": metric.width, "fitted_on": metric.fitted_on, "names": metric.names}
     entries = {key: value for key, value in about.items() if value}
     entries |= {key: getattr(metric, key) for key in metric.parts}
@@ -58,7 +58,7 @@ def metric_to_text(metric: Metric) -> str:
 
 
 def metric_from_text(text: str) -> Metric:
-    """The metric that a TOML text describes."""
+    """Return the metric that a TOML text describes."""
     table = read_toml(text, "The text of a metric", most=2**27)  # a matrix of 2,000 by 2,000
     kind = str(table.get("kind", ""))
     if kind not in KINDS:
@@ -88,7 +88,7 @@ def metric_from_text(text: str) -> Metric:
 
 
 def _written(value: Any) -> str:
-    """A TOML value; a matrix has one row on each line."""
+    """Return a TOML value; a matrix has one row on each line."""
     if isinstance(value, np.ndarray) and value.ndim == 2:
         return "[\n" + "".join(f"  {write_value(row)},\n" for row in value.tolist()) + "]"
     return write_value(value.tolist() if isinstance(value, np.ndarray) else value)

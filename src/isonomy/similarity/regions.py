@@ -26,7 +26,7 @@ class Similarity(similar.Similarity):
     def __init__(
         self, metric: Metric, delta: float, domain: Domain, max_branches: int = MAX_BRANCHES, keep: bool = False
     ) -> None:
-        """``keep`` the ball with the metric, for the same metric and delta again."""
+        """Keep the ball with the metric if ``keep``, for the same metric and delta again."""
         self.metric = metric
         with refused():
             super().__init__(metric.form, checked_delta(delta), domain, max_branches, keep)
