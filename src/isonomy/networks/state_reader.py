@@ -14,7 +14,7 @@ import math
 import pickle
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any
@@ -109,10 +109,14 @@ def _layers(tensors: dict[str, FloatArray]) -> list[_Layer]:
     parts = {stem: re.split(r"(\d+)", stem) for stem, *_ in dense}
     named = sorted(dense, key=lambda layer: [int(part) if part.isdigit() else part for part in parts[layer[0]]])
     same = _same(dense)
+    if math.prod(2 ** len(names) - 1 for names in same) > _CHOICES:
+        raise NetworkError(_AMBIGUOUS.format(" and ".join(f"'{name}'" for name in max(same, key=len))))
+    # Of equal layers at least one counts.
+    some = [[part for size in range(1, len(names) + 1) for part in combinations(names, size)] for names in same]
     readings: dict[tuple[int, ...], list[_Layer]] = {}
-    for counted in _choices(same):
+    for counted in product(*some):
         for order in (named, dense):
-            layers = [layer for layer in order if layer[0] in counted]
+            layers = [layer for layer in order if any(layer[0] in names for names in counted)]
             if _chained(layers):
                 readings[tuple(i for layer in layers for i, names in enumerate(same) if layer[0] in names)] = layers
     if not readings:
@@ -140,15 +144,6 @@ def _same(layers: Sequence[_Layer]) -> list[list[str]]:
         key = (weight.shape, weight.tobytes(), None if bias is None else bias.tobytes())
         groups.setdefault(key, []).append(name)
     return list(groups.values())
-
-
-def _choices(same: Sequence[Sequence[str]]) -> Iterator[set[str]]:
-    """Yield the names of layers that may be the whole network: of equal ones at least one."""
-    if math.prod(2 ** len(names) - 1 for names in same) > _CHOICES:
-        most = max(same, key=len)
-        raise NetworkError(_AMBIGUOUS.format(" and ".join(f"'{name}'" for name in most)))
-    parts = [[some for size in range(1, len(names) + 1) for some in combinations(names, size)] for names in same]
-    return ({name for names in chosen for name in names} for chosen in product(*parts))
 
 
 def _chained(layers: Sequence[_Layer]) -> bool:

@@ -209,11 +209,10 @@ def _is_no_float(cell: Any) -> bool:
 
 def from_text(column: pa.ChunkedArray, meaning: Feature | None, decimal: str) -> pd.Series:
     """Return the cells of a CSV column by what the schema says of it; without a meaning they are texts."""
-    number = meaning is not None and meaning.kind in ("numeric", "integer")
-    if meaning is not None and number and decimal == ",":
-        column = _decimal_points(column, meaning.missing_values)
-    if number and meaning is not None and not meaning.missing_values:
-        return _text_numbers(column)
+    if meaning is not None and meaning.kind in ("numeric", "integer"):
+        column = _decimal_points(column, meaning.missing_values) if decimal == "," else column
+        if not meaning.missing_values:
+            return _text_numbers(column)
     coded = pc.dictionary_encode(column.combine_chunks())
     coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
     known = set() if meaning is None else {*meaning.levels, *meaning.missing_values}
