@@ -136,7 +136,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
     "wasserstein": {
         "one": NO_TABLE, "other": NO_TABLE, "order": [0.5, 1e6, math.nan, "1", None, True],
         "ground": ["l3", 5, np.eye(2), WeightedLp(np.ones(3))], "sample": [*NO_COUNT, 1], "repeats": [*NO_COUNT, 0],
-        "confidence": SHARES, "seed": NO_COUNT, "method": ["fast", 5, None],
+        "confidence": SHARES, "seed": NO_COUNT,
     },
     "group_fairness": {
         "model": ["model.onnx", torch.nn.Linear(2, 2), LogisticRegression(), None, 5, np.ones(3)],

@@ -104,6 +104,49 @@ def test_nothing_in_the_wheel_imports_what_is_not() -> None:
             assert not outside & {name.split(".")[0] for name in names}, f"{path.name}:{getattr(node, 'lineno', 0)}"
 
 
+CYCLIC: dict[str, set[str]] = {}
+"""Packages whose modules still import each other in a circle, with these modules; to be emptied."""
+
+
+def run_time_imports(tree: ast.AST) -> Iterator[str]:
+    """Every module that a file may import when it runs, also inside functions; of ``from a import b`` both names."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            yield node.module
+        yield from run_time_imports(node)
+
+
+def cyclic_modules(modules: dict[str, str]) -> set[str]:
+    """The modules, of texts by full name, from which imports lead back to themselves."""
+    reached = {name: set(run_time_imports(ast.parse(text))) & set(modules) - {name} for name, text in modules.items()}
+    for _ in modules:
+        reached = {name: to.union(*(reached[each] for each in to)) for name, to in reached.items()}
+    return {name for name, to in reached.items() if name in to}
+
+
+@pytest.mark.parametrize(
+    "package", sorted({path.relative_to(SOURCE).parts[0] for path in MODULES if path.parent != SOURCE})
+)
+def test_no_module_cycles_inside_a_package(package: str) -> None:
+    """The modules of a package can be read in an order in which each needs only earlier ones."""
+    paths = [path for path in MODULES if path.is_relative_to(SOURCE / package) and path.name != "__init__.py"]
+    texts = {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path.read_text("utf-8") for path in paths}
+    assert cyclic_modules(texts) == CYCLIC.get(package, set())
+
+
+def test_cycles_are_seen() -> None:
+    lazy, typed = "def f():\n    from p import b\n", "if TYPE_CHECKING:\n    import p.a\n"
+    assert cyclic_modules({"p.a": lazy, "p.b": "from p.c import d", "p.c": "import p.a", "p.d": "import p.a"}) == {
+        "p.a", "p.b", "p.c"
+    }  # fmt: skip
+    assert cyclic_modules({"p.a": lazy, "p.b": typed}) == set()
+
+
 def test_the_check_sees_imports_of_every_form() -> None:
     """Relative, inside a function, for types only."""
     text = "def f():\n    from isonomy.auditing import x\nif TYPE_CHECKING:\n    import isonomy.certificates\n"

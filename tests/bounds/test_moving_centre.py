@@ -138,7 +138,7 @@ def attacked(
     inner = near.member(near.start + rng.random((6, 1)) * (first - near.start))
     pairs = [(first, second), (inner, second)]
     v, d = inner, between.member(between.start + 0.5 * (second - between.start))
-    outputs = graph.output_width
+    outputs = graph.widths[-1]
     want = np.zeros((6, outputs))
     want[np.arange(6), rng.integers(outputs, size=6)] = rng.choice([-1.0, 1.0], 6)
     goal = torch.from_numpy(want)

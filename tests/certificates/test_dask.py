@@ -121,7 +121,7 @@ def test_a_dask_frame_gives_the_bits_of_its_partitions_as_files(cluster: Any, tm
     options = {"engine": "dask", "scheduler": cluster.scheduler_address}
     for found in (
         ask(collection, tmp_path / "here", chunk=20),
-        ask(open_people(collection, SCHEMA, labels=False), tmp_path / "there", chunk=20, **options),
+        ask(open_people(collection, SCHEMA), tmp_path / "there", chunk=20, **options),
     ):
         assert numbers(found) == numbers(expected)
 

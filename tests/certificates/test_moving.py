@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from isonomy.bounds.kernel import head_of, preparations
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.people import in_memory, pose
-from isonomy.networks import Activation
+from isonomy.networks.graph import Activation
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Feature, Population, Schema
 from isonomy.problem import Problem

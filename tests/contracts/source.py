@@ -103,14 +103,6 @@ class SourceContract:
         assert (chosen.people, chosen.rows, chosen.excluded, chosen.part) == (len(people), 90, 15, split)
         assert chosen.how == "all" and chosen.pool == len(people)
 
-    def test_people_without_labels(self, tmp_path: Path) -> None:
-        """A label that the schema does not know, or none at all, is nothing to those who do not ask for it."""
-        frame = table()[:3].assign(repaid="perhaps")
-        for some in (frame, frame.drop(columns="repaid")):
-            source = self.open(some, tmp_path / str(len(some.columns)), labels=False)
-            chunks = [source.read(key) for key in source.keys(10)]
-            assert all(chunk.y is None for chunk in chunks) and sum(map(len, chunks)) == 3 and source.schema == SCHEMA
-
     def test_a_pickled_copy_reads_the_same(self, source: PeopleSource) -> None:
         copy = pickle.loads(pickle.dumps(source))
         assert copy.keys(13) == source.keys(13) and copy.fingerprint() == source.fingerprint()

@@ -21,8 +21,6 @@ class TestPopulation(SourceContract):
 
     def open(self, frame: pd.DataFrame, folder: Path, **options: Any) -> PeopleSource:
         how = {"unknown": options.pop("unknown", "error")}
-        if not options.get("labels", True):
-            frame = frame.assign(repaid="no")  # it was a population before it was a source
         return open_people(Population.from_frame(frame, SCHEMA, **how), **options)
 
 
@@ -65,7 +63,7 @@ class TestHugeRowGroups(SourceContract):
         folder.mkdir(exist_ok=True)
         frame.to_parquet(folder / "t.parquet")
         found = open_people(folder / "t.parquet", SCHEMA, work=folder / "work", **options)
-        assert isinstance(found, sources.Tables) and isinstance(found.tables[0], sources.CopiedTable)
+        assert isinstance(found, sources._Tables) and isinstance(found.tables[0], sources._CopiedTable)
         return found
 
 

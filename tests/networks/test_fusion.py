@@ -12,6 +12,7 @@ from mpmath import mpf
 from isonomy.errors import UnsupportedOperationError
 from isonomy.networks.builder import Builder, Value
 from isonomy.networks.graph import Activation, Affine, Graph, Input
+from isonomy.networks.operations import fused_where, multiply
 
 mpmath.mp.prec = 200
 
@@ -58,7 +59,7 @@ def f32(value: float) -> float:
 def test_gelu_with_any_constants(k: float, s: float, x: float) -> None:
     builder = Builder((1,), 2)
     gate = builder.add(builder.activation(builder.divide(builder.input, k), "erf"), 1.0)
-    graph = finished(builder, builder.multiply(builder.multiply(builder.multiply(builder.input, s), gate), 0.3))
+    graph = finished(builder, multiply(builder, multiply(builder, multiply(builder, builder.input, s), gate), 0.3))
     assert [node.op for node in graph.nodes if isinstance(node.op, Activation)] == [Activation("gelu")]
     low, high = enclosure(graph, x)
     true = mpf(s) * mpf(x) * (1 + mpmath.erf(mpf(x) / mpf(k))) * mpf(0.3)
@@ -71,8 +72,8 @@ def test_gelu_with_any_constants(k: float, s: float, x: float) -> None:
 def test_silu_with_any_constants(k: float, s: float, x: float, negative: bool) -> None:
     k = -k if negative else k
     builder = Builder((1,), 2)
-    gate = builder.divide(builder.activation(builder.multiply(builder.input, k), "sigmoid"), s)
-    graph = finished(builder, builder.multiply(gate, builder.input))
+    gate = builder.divide(builder.activation(multiply(builder, builder.input, k), "sigmoid"), s)
+    graph = finished(builder, multiply(builder, gate, builder.input))
     low, high = enclosure(graph, x)
     true = mpf(x) / (1 + mpmath.exp(-mpf(k) * mpf(x))) / mpf(s)
     assert low <= true <= high
@@ -84,11 +85,11 @@ def test_silu_with_any_constants(k: float, s: float, x: float, negative: bool) -
 def test_tanh_form(precision: type[float], x: float) -> None:
     beta, kappa, s = precision(0.7978845608028654), precision(0.044715), 1.7
     builder = Builder((1,), 2)
-    v = builder.multiply(builder.input, 1.0)
-    cube = builder.multiply(builder.multiply(builder.multiply(v, kappa), v), v)
-    inner = builder.multiply(builder.add(v, cube), beta)
+    v = multiply(builder, builder.input, 1.0)
+    cube = multiply(builder, multiply(builder, multiply(builder, v, kappa), v), v)
+    inner = multiply(builder, builder.add(v, cube), beta)
     gate = builder.add(1.0, builder.activation(inner, "tanh"))
-    graph = finished(builder, builder.multiply(builder.multiply(v, s), gate))
+    graph = finished(builder, multiply(builder, multiply(builder, v, s), gate))
     low, high = enclosure(graph, x)
     argument = mpf(beta) * (mpf(x) + mpf(kappa) * mpf(x) ** 3)
     assert low <= mpf(s) * mpf(x) * (1 + mpmath.tanh(argument)) <= high
@@ -102,24 +103,22 @@ def test_almost_functions_are_refused() -> None:
         builder.add(builder.activation(x, "erf"), 1.5),
         builder.add(builder.activation(x, "sigmoid"), 0.1),
         builder.add(builder.activation(builder.add(x, 0.2), "erf"), 1.0),
-        builder.add(builder.activation(builder.multiply(x, -1.0), "erf"), 1.0),
+        builder.add(builder.activation(multiply(builder, x, -1.0), "erf"), 1.0),
         builder.add(builder.activation(builder.add(x, builder.unfinished(x, "cube")), "tanh"), 1.0),
     ]
     for gate in gates:
         with pytest.raises(UnsupportedOperationError, match="product of two tensors"):
-            builder.multiply(x, gate)
+            multiply(builder, x, gate)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.floats(0.1, 5), st.floats(-100, 100))
 def test_softplus_that_is_linear_beyond(beta: float, x: float) -> None:
-    from isonomy.networks.operations import fused_where
-
     for inverse in (1 / mpf(beta), mpf(f32(1 / beta))):
         builder = Builder((1,), 2)
-        t = builder.multiply(builder.input, beta)
+        t = multiply(builder, builder.input, beta)
         smooth = builder.activation(t, "softplus", 1.0)
-        smooth = builder.divide(smooth, beta) if inverse == 1 / mpf(beta) else builder.multiply(smooth, float(inverse))
+        smooth = builder.divide(smooth, beta) if inverse == 1 / mpf(beta) else multiply(builder, smooth, float(inverse))
         value = fused_where(builder, builder.unfinished(t, "comparison", 20.0), builder.input, smooth)
         graph = finished(builder, value)
         low, high = enclosure(graph, x)

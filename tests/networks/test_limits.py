@@ -459,8 +459,9 @@ def test_a_file_has_the_room_of_its_size(tmp_path: Path) -> None:
     assert open_network(tmp_path / "model.onnx", head="regression").input_width == 1200
 
 
-def test_room_is_for_one_file() -> None:
-    with limits.budget_for(100):
+def test_the_budget_is_for_one_file(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(bytes(100))
+    with limits.reading_file(tmp_path / "model.onnx", "an ONNX network"):
         limits.reserve(limits.BUDGET + 100, "this")
         with pytest.raises(NetworkError, match="that is larger than the supported size"):
             limits.reserve(1, "that")

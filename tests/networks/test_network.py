@@ -44,7 +44,7 @@ def test_adapters_go_in_front() -> None:
     assert np.allclose(adapted.logits(x), network.logits(moved))
     assert adapted.input_width == 9
     with pytest.raises(NetworkError, match="gives 3 numbers but 'network' reads 4"):
-        network.adapted(Affine.identity(3))
+        network.adapted(Affine.diagonal(np.ones(3)))
 
 
 def test_hash_is_of_the_function_not_the_name() -> None:
@@ -97,7 +97,7 @@ def test_bad_graphs_are_refused() -> None:
     start = Node(Input(2), (), "x")
     cases = {
         "begin with its input": (Node(Add(), (0, 0)),),
-        "takes 3 numbers but gets 2": (start, Node(Affine.identity(3), (0,))),
+        "takes 3 numbers but gets 2": (start, Node(Affine.diagonal(np.ones(3)), (0,))),
         "not only earlier": (start, Node(Add(), (0, 1))),
         "equal width": (start, Node(Select((0,)), (0,)), Node(Add(), (0, 1))),
         "does not fit 2": (start, Node(Select((2,)), (0,))),

@@ -126,7 +126,7 @@ def test_a_draw_is_spread_over_the_table_and_without_replacement() -> None:
 
 def test_a_piece_of_a_table_is_not_called_the_whole() -> None:
     frame = pd.DataFrame({"pay": [1.0, 2.0]})
-    found = Population.from_frame(frame, SCHEMA, first_row=10).selection
+    found = Population.from_piece(frame, SCHEMA, domain="realizable", unknown="error", first_row=10).selection
     assert found.words() == "2 people of the table; how they were selected is not known"
     assert not found.independent
 

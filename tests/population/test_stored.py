@@ -66,7 +66,7 @@ def test_every_way_in_gives_the_same_people(
         side = people if split == "all" else people.test
         assert np.array_equal(x, side.x) and np.array_equal(rows, side.rows) and np.array_equal(weights, side.weights)
         assert excluded == 13
-    assert isinstance(found.tables[0], module.CopiedTable) == (way != "folder")
+    assert isinstance(found.tables[0], module._CopiedTable) == (way != "folder")
     assert not list(tmp_path.rglob("*.partial"))
 
 

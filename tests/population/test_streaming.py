@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.csv as pcsv
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +54,36 @@ def write(frame: pd.DataFrame, file: Path) -> Path:
     else:
         frame.to_csv(file, index=False, sep="\t" if file.name.startswith("t.tsv") else ",")
     return file
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.tsv"])
+def test_a_csv_file_is_opened_once(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its dialect and columns are seen from the bytes that are read anyway."""
+    file, opened = write(table(), tmp_path / name), []
+    for where, call in ((Path, "open"), (gzip, "open"), (pcsv, "open_csv")):
+        original = getattr(where, call)
+
+        def counted(source: Any, *rest: Any, original: Any = original, **options: Any) -> Any:
+            opened.extend([source] if source == file else [])
+            return original(source, *rest, **options)
+
+        monkeypatch.setattr(where, call, counted)
+    assert len(Population.from_file(file, SCHEMA)) == 1000
+    assert opened == [file]
+
+
+def test_a_header_of_several_lines(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('\r\n\n"pay\nin ""gold""",age\n1,18\n', encoding="utf-8")
+    schema = Schema("s", (Feature('pay\nin "gold"'), Feature("age")))
+    assert Population.from_file(tmp_path / "t.csv", schema).x.tolist() == [[1, 18]]
+
+
+@pytest.mark.parametrize("damage", [lambda packed: packed[:60], lambda packed: packed[:40] + b"\0" * 9 + packed[49:]])
+def test_a_damaged_archive_is_an_error(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    file = write(table(), tmp_path / "t.csv.gz")
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(FileError, match="cannot be read as CSV"):
+        Population.from_file(file, SCHEMA)
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.csv.gz", "t.tsv"])

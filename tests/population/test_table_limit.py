@@ -158,7 +158,7 @@ def test_a_million_columns_are_not_counted_one_by_one(tmp_path: Path) -> None:
     refused(lambda: Population.from_file(file, TWO), "declares columns and row groups in a description of 200,000,000")
     line = tmp_path / "people.csv"
     line.write_bytes(b"c" * (2**24 + 1))
-    refused(lambda: Population.from_file(line, TWO), "its first line is longer than 16,777,216 characters")
+    refused(lambda: Population.from_file(line, TWO), "its header is longer than 16,777,216 characters")
 
 
 def test_a_text_that_stands_for_many_is_measured_before_it_is_written_out(tmp_path: Path) -> None:

@@ -151,19 +151,6 @@ def test_the_seed_decides() -> None:
     assert wasserstein(x, y, sample=50).estimate != wasserstein(x, y, sample=50, seed=1).estimate
 
 
-def test_sliced_is_marked_and_exact_for_translations() -> None:
-    """The scaled sliced distance of a translation is its norm, up to the drawn directions."""
-    x, shift = np.random.default_rng(9).normal(size=(3000, 3)), np.array([0.0, 3.0, 4.0])
-    for order in (1, 2, 3):
-        found = wasserstein(x, x + shift, order=order, method="sliced", sample=200, repeats=1)
-        assert found.approximate and "about (sliced)" in str(found)
-        assert found.estimate == pytest.approx(5.0, rel=0.1)
-        assert found.individuals == (3000, 3000)
-    assert wasserstein(x, x, method="auto", sample=200, repeats=1).approximate
-    assert not wasserstein(x[:200], x[:200], method="auto", sample=200, repeats=1).approximate
-    assert not wasserstein(x, x, method="auto", ground="l1", sample=200, repeats=1).approximate
-
-
 def test_a_sentence_for_people() -> None:
     x = np.random.default_rng(10).normal(size=(60, 2))
     text = str(wasserstein(x, x + 1, order=math.inf, confidence=0.9, repeats=1))
@@ -194,9 +181,6 @@ GOOD = np.zeros((5, 2))
         ({"repeats": 0}, "'repeats' must be a whole number >= 1"),
         ({"seed": -1}, "'seed' must be a whole number >= 0"),
         ({"confidence": 1.0}, "'confidence' must be a number between 0 and 1"),
-        ({"method": "fast"}, "'method' must be 'exact', 'sliced' or 'auto'"),
-        ({"method": "sliced", "ground": "l1"}, "ground cost of the ℓ2 kind"),
-        ({"method": "sliced", "order": math.inf}, "a finite order"),
         ({"ground": "l3"}, "'ground' must be 'l1', 'l2', 'linf' or a metric"),
         ({"other": np.zeros((5, 3))}, "'other' must be individuals of 2 coordinates, as 'one' has"),
         ({"other": np.zeros(5)}, "'other' must be a population or a matrix with a row per individual"),

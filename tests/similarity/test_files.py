@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from isonomy.errors import FileError, MetricError
-from isonomy.similarity import Mahalanobis, Metric, SensitiveSubspace, WeightedLp, load_metric
+from isonomy.similarity import SensitiveSubspace, WeightedLp, load_metric
 from isonomy.similarity.files import metric_from_text, metric_to_text
 
 
@@ -70,10 +70,3 @@ def test_unusable_files_are_named(tmp_path: Path) -> None:
         load_metric(tmp_path / "binary.toml")
     with pytest.raises(FileError, match="cannot be written"):
         WeightedLp([1]).save(tmp_path / "no" / "folder" / "metric.toml")
-
-
-def test_another_kind_is_not_accepted(tmp_path: Path) -> None:
-    WeightedLp([1]).save(tmp_path / "metric.toml")
-    assert isinstance(Metric.load(tmp_path / "metric.toml"), WeightedLp)
-    with pytest.raises(MetricError, match="kind 'weighted-lp', not 'mahalanobis'"):
-        Mahalanobis.load(tmp_path / "metric.toml")

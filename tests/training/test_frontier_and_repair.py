@@ -10,7 +10,8 @@ import pytest
 
 import isonomy
 from isonomy.errors import NetworkError, ParameterError
-from isonomy.networks import Affine, Network
+from isonomy.networks import Network
+from isonomy.networks.graph import Affine
 from isonomy.training import CollapsedModelWarning, FairClassifier, Frontier, frontier, repair
 from isonomy.training.perceptron import write_onnx
 

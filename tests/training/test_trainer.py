@@ -12,7 +12,7 @@ from sklearn.datasets import make_moons
 from sklearn.metrics import log_loss
 
 from isonomy.errors import FileError, NotANumberError, ParameterError
-from isonomy.networks import Affine
+from isonomy.networks.graph import Affine
 from isonomy.population import Domain
 from isonomy.similarity import WeightedLp
 from isonomy.training import FairClassifier

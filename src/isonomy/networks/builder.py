@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from isonomy.arithmetic import FloatArray
-from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError, template
+from isonomy.errors import NetworkError, UnsupportedOperationError
+from isonomy.given import choice
 from isonomy.networks.graph import (
     Activation,
     Add,
@@ -37,7 +38,6 @@ from isonomy.networks.graph import (
     numbers,
 )
 from isonomy.networks.limits import AT_ONCE, reserve
-from isonomy.networks.network import Network
 from isonomy.networks.preprocessing import Table, affine_of, required_values
 from isonomy_verify.arithmetic import TINY, gamma
 
@@ -63,6 +63,16 @@ class Unfinished:
 
     kind: str
     parameter: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class ReadModel:
+    """What a reader gives: the graph up to its raw outputs, their meaning, and what a file calls their classes."""
+
+    graph: Graph
+    head: Head
+    assumed_head: bool = False  # several raw outputs were taken as a softmax, as is custom; nothing said so
+    named: tuple[str, ...] = ()
 
 
 PURPOSE = {
@@ -214,16 +224,22 @@ class Builder:
 
     def add(self, left: Operand, right: Operand) -> Value:
         """Return the sum, with broadcasting."""
-        left, other = self._aligned(*((left, right) if isinstance(left, Value) else (right, left)))
-        if isinstance(other, Value):
-            return Value(self._emit(Add(), left.node, other.node), left.shape)
-        if not other.any():
-            return left
-        op, read, _ = self.nodes[left.node]
+        if isinstance(left, Value) and isinstance(right, Value):
+            left, right = self.aligned(left, right)
+            return Value(self._emit(Add(), left.node, right.node), left.shape)
+        value, row = self._with_row(left, right)
+        if not row.any():
+            return value
+        op, read, _ = self.nodes[value.node]
         if isinstance(op, Affine) and op.magnitude_bias is None and not (op.bias.any() or op.bias_slack.any()):
             # A product followed by its bias is one layer, whose roundings already count this addition.
-            return self.affine(Value(read[0], left.shape), replace(op, bias=other))
-        return self.diagonal(left, np.ones_like(other), other)
+            return self.affine(Value(read[0], value.shape), replace(op, bias=row))
+        return self.diagonal(value, np.ones_like(row), row)
+
+    def aligned(self, left: Value, right: Value) -> tuple[Value, Value]:
+        """Broadcast two tensors to one shape."""
+        left, common = self._broadcast(left, (self.batch, *right.shape))
+        return left, self.place(right, lambda positions: np.broadcast_to(positions, common))
 
     def add_scaled(self, left: Operand, right: Operand, factor: float) -> Value:
         """Return ``left + factor * right``, with broadcasting; a scaled constant is rounded once."""
@@ -239,34 +255,27 @@ class Builder:
         return self.add_scaled(left, right, -1.0)
 
     def multiply(self, left: Operand, right: Operand) -> Value:
-        """Return the product with a constant; of two tensors only where it completes a known function."""
-        left, other = self._aligned(*((left, right) if isinstance(left, Value) else (right, left)))
-        if isinstance(other, Value):
-            from isonomy.networks.operations import fused_product
-
-            return fused_product(self, left, other)
-        if (other == 1).all():
-            return left
-        return self.diagonal(left, other)
+        """Return the product of a tensor and a constant, with broadcasting."""
+        value, row = self._with_row(left, right)
+        return value if (row == 1).all() else self.diagonal(value, row)
 
     @np.errstate(all="ignore")
     def divide(self, left: Operand, right: Operand) -> Value:
         """Return the quotient by a constant, whose inverse is rounded once."""
         if isinstance(right, Value) or not isinstance(left, Value):
             raise UnsupportedOperationError("only a constant can be a divisor.")
-        left, other = self._aligned(left, right)
-        assert not isinstance(other, Value)
-        if not other.all():
+        value, row = self._with_row(left, right)
+        if not row.all():
             raise NetworkError("division by zero.")
-        inverse = 1.0 / other
-        exact = (np.abs(np.frexp(other)[0]) == 0.5) & (np.abs(inverse) > TINY)
+        inverse = 1.0 / row
+        exact = (np.abs(np.frexp(row)[0]) == 0.5) & (np.abs(inverse) > TINY)
         slack = np.where(exact, 0.0, gamma(2) * np.abs(inverse) + TINY)
-        return self.diagonal(left, inverse, weight_slack=slack)
+        return self.diagonal(value, inverse, weight_slack=slack)
 
     def row(self, value: Value, constant: Any) -> FloatArray:
         """Return the entries (width,) of a constant that is broadcast to the features of a tensor."""
-        aligned, row = self._aligned(value, numbers(constant))
-        if aligned.shape != value.shape or isinstance(row, Value):
+        aligned, row = self._with_row(value, constant)
+        if aligned.shape != value.shape:
             raise NetworkError("the constant must fit into the shape of the tensor.")
         return row
 
@@ -300,10 +309,9 @@ class Builder:
         op = Affine.of(weight, row, roundings=0)
         return self.affine(self.input, op, table.shape[1:])
 
-    def finish(self, output: Value, head: HeadChoice) -> Network:
+    def finish(self, output: Value, head: HeadChoice) -> ReadModel:
         """Return the graph up to the raw outputs, and the head that is given, else that at its end."""
-        if head not in (*get_args(Head), "auto"):
-            raise ParameterError(template("head", f"auto or one of {', '.join(get_args(Head))}", head))
+        choice("head", head, HeadChoice)
         last, (op, read, name) = output.node, self.nodes[output.node]
         own: Head | None = None
         if isinstance(op, Unfinished) and "softmax" in op.kind:
@@ -317,7 +325,7 @@ class Builder:
         if head == "auto" and not own and output.width == 1:
             raise NetworkError("The network ends in one raw number: say head='sigmoid' or head='regression'.")
         chosen: Head = (own or "softmax") if head == "auto" else head
-        return Network(self._graph(last), chosen, assumed_head=head == "auto" and own is None)
+        return ReadModel(self._graph(last), chosen, assumed_head=head == "auto" and own is None)
 
     # -- helpers
 
@@ -352,20 +360,23 @@ class Builder:
             nodes.append(Node(op, tuple(place[j] for j in read), name))
         return Graph(tuple(nodes))
 
-    def _aligned(self, left: Operand, right: Operand) -> tuple[Value, Value | FloatArray]:
-        """Broadcast two operands, the first of them a tensor, to one shape; a constant becomes its flat row."""
-        assert isinstance(left, Value)
-        own = (self.batch, *left.shape)
-        other = (self.batch, *right.shape) if isinstance(right, Value) else numbers(right).shape
+    def _with_row(self, left: Operand, right: Operand) -> tuple[Value, FloatArray]:
+        """Broadcast a tensor and a constant, in either order, to one shape; the constant becomes its flat row."""
+        value, constant = (left, right) if isinstance(left, Value) else (right, left)
+        assert isinstance(value, Value)
+        table = numbers(constant)
+        value, common = self._broadcast(value, table.shape)
+        return value, self._row(table, common)
+
+    def _broadcast(self, value: Value, other: tuple[int, ...]) -> tuple[Value, tuple[int, ...]]:
+        """Broadcast a tensor to the shape that it has in common with a table of another."""
+        own = (self.batch, *value.shape)
         try:
             common = np.broadcast_shapes(own, other)
         except ValueError:
             raise NetworkError(f"the shapes {list(own[1:])} and {list(other)} do not fit.") from None
         self._limit(int(np.prod(common, dtype=np.int64)), 1)
-        left = self.place(left, lambda positions: np.broadcast_to(positions, common))
-        if isinstance(right, Value):
-            return left, self.place(right, lambda positions: np.broadcast_to(positions, common))
-        return left, self._row(numbers(right), common)
+        return self.place(value, lambda positions: np.broadcast_to(positions, common)), common
 
     def _row(self, table: FloatArray, common: tuple[int, ...]) -> FloatArray:
         """Return the row of one individual in a constant."""

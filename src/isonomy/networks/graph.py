@@ -33,7 +33,7 @@ from isonomy_verify.arithmetic import TINY, gamma
 
 Constant = npt.NDArray[Any]
 Head = Literal["softmax", "sigmoid", "regression"]
-HeadChoice = Head | Literal["auto"]
+HeadChoice = Literal["auto", "softmax", "sigmoid", "regression"]
 
 # kind -> names of its parameters. ``prelu`` has one slope per element, in any number.
 ACTIVATIONS: dict[str, tuple[str, ...]] = dict.fromkeys(activations.SHAPES, ()) | {
@@ -114,11 +114,6 @@ class Affine:
     ) -> Affine:
         """Return ``y = scale * x + bias``, element by element, with the slacks of :meth:`of`."""
         return cls.of(np.diag(scale), bias, roundings=roundings, **slacks)
-
-    @classmethod
-    def identity(cls, width: int, roundings: int = 0) -> Affine:
-        """Return ``y = x``; a run may round it."""
-        return cls.diagonal(np.ones(width), roundings=roundings)
 
     @classmethod
     def selection(cls, index: Sequence[int], width: int) -> Affine:
@@ -233,7 +228,7 @@ class Graph:
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """Return the number of values of an individual at each node."""
+        """Return the number of values of an individual at each node: first the input's, last the outputs'."""
         widths: list[int] = []
         for i, node in enumerate(self.nodes):
             if any(not 0 <= j < i for j in node.inputs):
@@ -242,22 +237,11 @@ class Graph:
                 widths.append(_width(node, i, [widths[j] for j in node.inputs]))
         return tuple(widths)
 
-    @property
-    def input_width(self) -> int:
-        """Return the number of features that the network reads."""
-        return self.widths[0]
-
-    @property
-    def output_width(self) -> int:
-        """Return the number of outputs."""
-        return self.widths[-1]
-
     @np.errstate(all="ignore")  # outputs say themselves that they overflow
     def evaluate(self, x: FloatArray, precision: npt.DTypeLike = np.float64) -> npt.NDArray[np.floating]:
         """Return the outputs (n, c) at individuals (n, m), in float64 unless a lower precision will do."""
-        if x.ndim != 2 or x.shape[1] != self.input_width:
-            expected = f"a table of {self.input_width} columns"
-            raise NetworkError(template("x", expected, tuple(x.shape)))
+        if x.ndim != 2 or x.shape[1] != self.widths[0]:
+            raise NetworkError(template("x", f"a table of {self.widths[0]} columns", tuple(x.shape)))
         values: list[npt.NDArray[np.floating]] = []
         for node in self.nodes:
             read = [values[j] for j in node.inputs]
@@ -341,5 +325,3 @@ def _width(node: Node, position: int, read: list[int]) -> int:
             if not index or min(index) < 0 or max(index) >= read[0]:
                 raise NetworkError(f"the selection does not fit {read[0]} numbers.")
             return len(index)
-        case _:
-            assert_never(node.op)

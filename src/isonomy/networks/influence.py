@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Select
+from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Select
 from isonomy.networks.network import Network
 from isonomy.population.schema import Schema
 
@@ -39,10 +37,6 @@ def read_coordinates(graph: Graph) -> BoolArray:
                     marked[each] |= some
             case Select(index=index):
                 marked[node.inputs[0]][np.asarray(index)[needed]] = True
-            case Input():
-                raise AssertionError("only the first node is an input")
-            case _:
-                assert_never(node.op)
     return marked[0]
 
 

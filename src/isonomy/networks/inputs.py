@@ -25,10 +25,9 @@ import numpy as np
 from isonomy.errors import NetworkError, SchemaError
 from isonomy.given import choice
 from isonomy.networks import preprocessing
-from isonomy.networks.builder import BATCH, Builder, Value
+from isonomy.networks.builder import BATCH, Builder, ReadModel, Value
 from isonomy.networks.graph import Affine, Select
 from isonomy.networks.limits import reading
-from isonomy.networks.network import Network
 from isonomy.networks.preprocessing import Absent, Choice, Column, Number, Table, as_choice, as_number, cell_of, exact
 from isonomy.population.schema import Schema
 
@@ -103,7 +102,7 @@ def _absent(reader: str, name: str, raw: Mapping[str, Column]) -> Absent:
     return Absent(name, f"{reader} that the schema lacks; {advice}")
 
 
-def in_class_order(read: Network, schema: Schema | None, own: Sequence[str]) -> Network:
+def in_class_order(read: ReadModel, schema: Schema | None, own: Sequence[str]) -> ReadModel:
     """Put the raw outputs of a model with named classes into the order of the schema's classes.
 
     Classes are matched by name; a model that was trained on class indices 0, 1, ... (or False, True) has the schema's

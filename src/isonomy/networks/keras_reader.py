@@ -30,11 +30,10 @@ import numpy as np
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks import operations
-from isonomy.networks.builder import Builder, Value
+from isonomy.networks.builder import Builder, ReadModel, Value
 from isonomy.networks.graph import Constant, HeadChoice
 from isonomy.networks.inputs import Reads, feed
 from isonomy.networks.limits import read_member, reading, unpacked_limit
-from isonomy.networks.network import Network
 from isonomy.networks.operations import Call, Rule, elementwise, identity, rule
 from isonomy.networks.preprocessing import Table
 from isonomy.population.schema import Schema
@@ -51,14 +50,7 @@ _HARMLESS = (
 )
 
 
-def read_keras(
-    path: Path,
-    *,
-    schema: Schema | None = None,
-    head: HeadChoice = "auto",
-    output: str | None = None,
-    reads: Reads = "auto",
-) -> Network:
+def read_keras(path: Path, schema: Schema | None, head: HeadChoice, output: str | None, reads: Reads) -> ReadModel:
     """Return the graph of a Keras file up to its raw outputs, and its head."""
     if path.suffix.lower() == ".keras":
         with zipfile.ZipFile(path) as archive:

@@ -53,16 +53,6 @@ class _Budget:
 _BUDGET: ContextVar[_Budget] = ContextVar("budget", default=_Budget())  # noqa: B039 - what is no file's may take all it wants
 
 
-@contextmanager
-def budget_for(size: int) -> Iterator[None]:
-    """Set the budget of the block: that of a file of ``size`` bytes."""
-    token = _BUDGET.set(_Budget(size, BUDGET + size))
-    try:
-        yield
-    finally:
-        _BUDGET.reset(token)
-
-
 def enlarge_budget(size: int) -> None:
     """Add ``size`` bytes to the budget: those of other files that are part of what is read."""
     _BUDGET.get().left += size
@@ -122,9 +112,10 @@ def reading(part: str, absent: str = "cannot be read", kind: type[IsonomyError] 
 @contextmanager
 def reading_file(path: Path, kind: str) -> Iterator[None]:
     """Name the file in errors, turn any other exception into one, and set the budget of the file's size."""
+    size = path.stat().st_size
+    token = _BUDGET.set(_Budget(size, BUDGET + size))
     try:
-        with budget_for(path.stat().st_size):
-            yield
+        yield
     except (NetworkError, FileError) as error:
         text = str(error) if path.name in str(error) else f"{path.name}: {error}"
         raise type(error)(one_line(text)) from error.__cause__
@@ -135,6 +126,8 @@ def reading_file(path: Path, kind: str) -> Iterator[None]:
     except Exception as error:  # a damaged file can break a parser anywhere
         reason = one_line(f"{type(error).__name__}: {error}")
         raise FileError(f"'{path}' is damaged or not {kind} ({reason}).") from error
+    finally:
+        _BUDGET.reset(token)
 
 
 def one_line(message: str) -> str:

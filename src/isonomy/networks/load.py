@@ -8,14 +8,13 @@ and names.
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from isonomy.errors import AssumedHeadWarning, FileError, NetworkError, ParameterError, needed, template
 from isonomy.given import choice, instance
-from isonomy.networks.graph import Head, HeadChoice
+from isonomy.networks.graph import HeadChoice
 from isonomy.networks.inputs import Reads, schema_adapter
 from isonomy.networks.limits import FILE, reading_file
 from isonomy.networks.network import Network
@@ -79,8 +78,7 @@ def open_network(path: str | Path, schema: Schema | None = None, *, name: str | 
     instance("schema", schema, Schema | None, "None or a Schema")
     for parameter, value in (("output", given["output"]), ("activation", given["activation"]), ("name", name)):
         instance(parameter, value, str | None, "None or a text")
-    if given["head"] not in ("auto", *get_args(Head)):
-        raise ParameterError(template("head", f"auto or one of {', '.join(get_args(Head))}", given["head"]))
+    choice("head", given["head"], HeadChoice)
     choice("reads", given["reads"], Reads)
     file = Path(path)
     suffix = file.suffix.lower()
@@ -103,7 +101,7 @@ def open_network(path: str | Path, schema: Schema | None = None, *, name: str | 
         options = {option: given[option] for option in used}
         read = getattr(import_module(f"isonomy.networks.{module}"), function)(file, **options)
         opened = {option: given[option] for option in OPTIONS}
-        network: Network = replace(read, name=file.stem if name is None else name, opened=opened)
+        network = Network.of(read, file.stem if name is None else name, opened)
         if schema is None or "schema" in used:  # the graph reads the schema's coordinates already
             return network
         return network.adapted(schema_adapter(schema, network.input_width, reads=given["reads"]))

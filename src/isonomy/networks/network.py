@@ -15,8 +15,10 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import AssumedHeadWarning, NetworkError, ParameterError, needed, template
 from isonomy.escapes import visible
 from isonomy.given import choice, numbers
+from isonomy.networks.builder import ReadModel
 from isonomy.networks.graph import Activation, Affine, Graph, HeadChoice, Input, Node
 from isonomy.networks.graph import Head as Head
+from isonomy.networks.inputs import Reads
 from isonomy.population.encoding import text_of
 from isonomy.population.population import Population
 from isonomy.population.schema import Schema
@@ -24,8 +26,6 @@ from isonomy_verify.activations import sigmoid
 
 if TYPE_CHECKING:
     import torch
-
-    from isonomy.networks.inputs import Reads
 
 _REAL = "an array of real numbers"
 _ROWS = 16_384  # rows evaluated at once, so that memory does not grow with hidden width times n
@@ -57,6 +57,11 @@ class Network:
             )
 
     @classmethod
+    def of(cls, read: ReadModel, name: str, opened: Mapping[str, Any] | None = None) -> Network:
+        """Return the network called ``name`` that a reader ``read``, from a file with the options ``opened``."""
+        return cls(read.graph, read.head, name, read.assumed_head, opened, read.named)
+
+    @classmethod
     def from_torch(
         cls,
         module: torch.nn.Module,
@@ -73,8 +78,7 @@ class Network:
         needed("torch", "torch", "A live torch module")
         from isonomy.networks.torch_reader import read_torch
 
-        read = read_torch(module, width=width, head=head)
-        network = replace(read, name=type(module).__name__ if name is None else name)
+        network = cls.of(read_torch(module, width=width, head=head), type(module).__name__ if name is None else name)
         if network.assumed_head:
             warnings.warn(network.remark, AssumedHeadWarning, stacklevel=2)
         return network
@@ -99,7 +103,7 @@ class Network:
         from isonomy.networks.sklearn_reader import read_sklearn
 
         read = read_sklearn(estimator, schema, head=head, reads=reads)
-        return replace(read, name=type(estimator).__name__ if name is None else name)
+        return cls.of(read, type(estimator).__name__ if name is None else name)
 
     @classmethod
     def from_layers(
@@ -141,12 +145,12 @@ class Network:
     @property
     def input_width(self) -> int:
         """Return the number of features that the network reads."""
-        return self.graph.input_width
+        return self.graph.widths[0]
 
     @property
     def classes(self) -> int:
         """Return the number of raw outputs: k for softmax, 1 for a single sigmoid or number."""
-        return self.graph.output_width
+        return self.graph.widths[-1]
 
     def logits(self, x: npt.ArrayLike) -> FloatArray:
         """Return the raw outputs (n, classes) at individuals (n, m), in float64."""
@@ -231,9 +235,9 @@ def check_predictions(
     if wanted.shape != given.shape:
         shape = " or ".join(map(str, {given.shape, (len(x),)}))
         raise ParameterError(template("reference", f"an array of shape {shape}", expected.shape))
-    apart = np.abs(given - wanted)
+    difference = np.abs(given - wanted)
     scale = np.maximum(1.0, np.abs(wanted)) if model.head == "regression" else 1.0
-    bad = ~(apart <= tolerance * scale)
+    bad = ~(difference <= tolerance * scale)
     if bad.any():
         row, column = map(int, np.argwhere(bad)[0])
         raise NetworkError(
@@ -241,7 +245,7 @@ def check_predictions(
             f"{wanted[row, column]:.9g} is expected ({int(bad.any(axis=1).sum())} of {len(x)} rows differ by more than "
             f"{tolerance:g}); check the order, scaling and encoding of its inputs."
         )
-    return Agreement(len(x), float(apart.max(initial=0.0)))
+    return Agreement(len(x), float(difference.max(initial=0.0)))
 
 
 def _coordinates(individuals: Any, schema: Schema | None) -> tuple[FloatArray, list[Any], Schema | None]:

@@ -10,7 +10,7 @@ individual, each checked against the opset first; an attribute that its rule doe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,10 @@ import onnx.inliner
 from onnx import TensorProto, external_data_helper, helper, numpy_helper
 
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
-from isonomy.networks.builder import BATCH, Value
+from isonomy.networks.builder import BATCH, ReadModel, Value
 from isonomy.networks.graph import Constant, HeadChoice
 from isonomy.networks.inputs import Reads, feed, in_class_order
 from isonomy.networks.limits import FILE, NODES, enlarge_budget, reading
-from isonomy.networks.network import Network
 from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, plain, reference
 from isonomy.networks.preprocessing import Table, cell_of
 from isonomy.networks.unread import TREES
@@ -39,14 +38,7 @@ _DOMAINS = ("ai.onnx", "ai.onnx.ml")
 _FIRST = ("Gemm", "MatMul", "BatchNormalization", "Sub", "Mul", "Div")
 
 
-def read_onnx(
-    path: Path,
-    *,
-    schema: Schema | None = None,
-    head: HeadChoice = "auto",
-    output: str | None = None,
-    reads: Reads = "auto",
-) -> Network:
+def read_onnx(path: Path, schema: Schema | None, head: HeadChoice, output: str | None, reads: Reads) -> ReadModel:
     """Return the graph of an ONNX file up to its raw outputs, and its head; ``output`` names one of several.
 
     With a schema the graph reads the schema's coordinates: inputs called like columns read these columns, a single
@@ -86,17 +78,19 @@ def _complete_calls(model: onnx.ModelProto) -> None:
     if hiding is not None or len(functions) < len(model.functions):
         raise UnsupportedOperationError(f"its function '{hiding or 'of two variants'}' hides an operator or function.")
 
-    def complete(nodes: Iterable[onnx.NodeProto]) -> None:
-        for node in nodes:
-            called = functions.get((node.domain, node.op_type))
-            given = {each.name for each in node.attribute}
-            node.attribute.extend(each for each in (called.attribute_proto if called else ()) if each.name not in given)
-            for each in node.attribute:
-                for graph in (each.g, *each.graphs):
-                    complete(graph.node)
+    for node in _every_node(node for part in (model.graph, *model.functions) for node in part.node):
+        called = functions.get((node.domain, node.op_type))
+        given = {each.name for each in node.attribute}
+        node.attribute.extend(each for each in (called.attribute_proto if called else ()) if each.name not in given)
 
-    for nodes in (model.graph.node, *(each.node for each in model.functions)):
-        complete(nodes)
+
+def _every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes and those of the graphs that their attributes hold, also of attributes that are added meanwhile."""
+    for node in nodes:
+        yield node
+        for each in node.attribute:
+            for graph in (each.g, *each.graphs):
+                yield from _every_node(graph.node)
 
 
 def _check_size(model: onnx.ModelProto, path: Path) -> None:
@@ -106,9 +100,8 @@ def _check_size(model: onnx.ModelProto, path: Path) -> None:
 
     def count(nodes: Iterable[onnx.NodeProto]) -> int:
         total = 0
-        for node in nodes:
-            graphs = [graph for each in node.attribute for graph in (each.g, *each.graphs)]
-            total += 1 + written_out((node.domain, node.op_type)) + sum(count(graph.node) for graph in graphs)
+        for node in _every_node(nodes):
+            total += 1 + written_out((node.domain, node.op_type))
             if total > NODES:
                 raise NetworkError(f"it has more than {NODES:,} nodes once its functions are written out.")
         return total
@@ -123,15 +116,15 @@ def _check_size(model: onnx.ModelProto, path: Path) -> None:
         return size
 
     count(model.graph.node)
-    beside = 0
+    external = 0
     for tensor in external_data_helper._get_all_tensors(model):
         if external_data_helper.uses_external_data(tensor):
             info = external_data_helper.ExternalDataInfo(tensor)
             file = path.parent / info.location
-            beside += info.length or (file.stat().st_size if file.is_file() else 0)
-    if beside > FILE:
+            external += info.length or (file.stat().st_size if file.is_file() else 0)
+    if external > FILE:
         raise FileError(f"'{path}' keeps more than {FILE >> 30} GiB of weights in other files.")
-    enlarge_budget(beside)
+    enlarge_budget(external)
 
 
 class _Reader:
@@ -166,7 +159,7 @@ class _Reader:
         self.builder, fed = feed(shapes, schema, reads, batch)
         self.known |= fed
 
-    def read(self, head: HeadChoice) -> Network:
+    def read(self, head: HeadChoice) -> ReadModel:
         for node in self.needed:
             name = node.name or next(filter(None, node.output), node.op_type)
             self.builder.at = name

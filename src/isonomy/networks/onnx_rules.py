@@ -108,7 +108,7 @@ def _cast(call: OnnxCall, x: Any, *_: Any) -> Any:
         raise UnsupportedOperationError(f"a conversion to {helper.tensor_dtype_to_string(target)} rounds.")
     elif isinstance(x, Value) and x.node == 0 and TensorProto.FLOAT == target != call.input_kind:
         # A run in single precision rounds its input here; the exact network does not.
-        return call.builder.affine(x, Affine.identity(x.width, roundings=1))
+        return call.builder.affine(x, Affine.diagonal(np.ones(x.width), roundings=1))
     return x
 
 
@@ -175,7 +175,7 @@ RULES: dict[str, Rule] = {
     "MatMul": rule(operations.matmul),
     "Add": rule(Builder.add),
     "Sub": rule(Builder.subtract),
-    "Mul": rule(Builder.multiply),
+    "Mul": rule(operations.multiply),
     "Div": _divide,
     "Neg": lambda call, x: call.builder.multiply(x, -1.0),
     "Sum": rule(operations.total),

@@ -210,9 +210,12 @@ def dropout(x: Value, active: bool) -> Value:
 
 
 @np.errstate(all="ignore")  # what overflows is refused as a weight
-def fused_product(builder: Builder, left: Value, right: Value) -> Value:
-    """Return ``left * right`` as one known function of one tensor, or an error."""
-    for factor, gate in ((left, right), (right, left)):
+def multiply(builder: Builder, left: Operand, right: Operand) -> Value:
+    """Return ``left * right``, with broadcasting; of two tensors only as one known function of one tensor."""
+    if not isinstance(left, Value) or not isinstance(right, Value):
+        return builder.multiply(left, right)
+    pair = builder.aligned(left, right)
+    for factor, gate in (pair, pair[::-1]):
         for gated in _chain(builder, gate.node):
             match builder.nodes[gated.node]:
                 case Activation(kind="erf" | "sigmoid" as gate_kind), (argument,), _:

@@ -34,18 +34,17 @@ from sklearn.model_selection._search import BaseSearchCV
 
 from isonomy.errors import FileError, NetworkError, ParameterError, UnsupportedOperationError, needed, template
 from isonomy.networks import preprocessing
-from isonomy.networks.builder import Builder, Value
+from isonomy.networks.builder import Builder, ReadModel, Value
 from isonomy.networks.graph import Head, HeadChoice
 from isonomy.networks.inputs import Reads, in_class_order, model_columns
 from isonomy.networks.limits import open_archive, read_member, reading, unpacked_limit
-from isonomy.networks.network import Network
 from isonomy.networks.preprocessing import Cell, Choice, Column, ExactAffine, Number, Table, as_choice, cell_of, exact
 from isonomy.networks.unread import why_unread
 from isonomy.population.schema import Schema
 from isonomy.population.toml import TEXT, read_json
 
 
-def read_sklearn(estimator: Any, schema: Schema | None, *, head: HeadChoice = "auto", reads: Reads = "auto") -> Network:
+def read_sklearn(estimator: Any, schema: Schema | None, head: HeadChoice, reads: Reads) -> ReadModel:
     """Return the graph of a fitted estimator or pipeline up to its raw outputs, and its head."""
     if not isinstance(estimator, BaseEstimator):
         _refuse_known(estimator)
@@ -388,7 +387,7 @@ _TRUSTED = (
 )
 
 
-def read_skops(path: Path, **options: Any) -> Network:
+def read_skops(path: Path, **options: Any) -> ReadModel:
     """Return the graph of the estimator in a skops file; an unknown type is refused before anything is made."""
     files = needed("skops.io", "sklearn", f"Reading '{path}'")
     _check_size(path)

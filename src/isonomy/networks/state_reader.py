@@ -14,7 +14,7 @@ import math
 import pickle
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,9 @@ import torch
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import FileError, NetworkError
 from isonomy.given import as_array
-from isonomy.networks.builder import Builder
+from isonomy.networks.builder import Builder, ReadModel
 from isonomy.networks.graph import HeadChoice
 from isonomy.networks.limits import open_archive, read_member, reserve
-from isonomy.networks.network import Network
 from isonomy.population.toml import TEXT
 
 _ADVICE = "save its parameters with torch.save(model.state_dict(), path), or export it to ONNX"
@@ -35,7 +34,7 @@ _NESTED = ("state_dict", "model_state_dict", "model")
 _SAFE = (2, 6)  # the first torch whose weights_only reading has no known hole
 
 
-def read_state(path: Path, activation: str | None, head: HeadChoice) -> Network:
+def read_state(path: Path, activation: str | None, head: HeadChoice) -> ReadModel:
     """Return the graph of a state dict up to its raw outputs, and its head."""
     layers = _layers(_tensors(path))
     if len(layers) > 1 and activation is None:
@@ -110,10 +109,14 @@ def _layers(tensors: dict[str, FloatArray]) -> list[_Layer]:
     parts = {stem: re.split(r"(\d+)", stem) for stem, *_ in dense}
     named = sorted(dense, key=lambda layer: [int(part) if part.isdigit() else part for part in parts[layer[0]]])
     same = _same(dense)
+    if math.prod(2 ** len(names) - 1 for names in same) > _CHOICES:
+        raise NetworkError(_AMBIGUOUS.format(" and ".join(f"'{name}'" for name in max(same, key=len))))
+    # Of equal layers at least one counts.
+    some = [[part for size in range(1, len(names) + 1) for part in combinations(names, size)] for names in same]
     readings: dict[tuple[int, ...], list[_Layer]] = {}
-    for counted in _choices(same):
+    for counted in product(*some):
         for order in (named, dense):
-            layers = [layer for layer in order if layer[0] in counted]
+            layers = [layer for layer in order if any(layer[0] in names for names in counted)]
             if _chained(layers):
                 readings[tuple(i for layer in layers for i, names in enumerate(same) if layer[0] in names)] = layers
     if not readings:
@@ -141,15 +144,6 @@ def _same(layers: Sequence[_Layer]) -> list[list[str]]:
         key = (weight.shape, weight.tobytes(), None if bias is None else bias.tobytes())
         groups.setdefault(key, []).append(name)
     return list(groups.values())
-
-
-def _choices(same: Sequence[Sequence[str]]) -> Iterator[set[str]]:
-    """Yield the names of layers that may be the whole network: of equal ones at least one."""
-    if math.prod(2 ** len(names) - 1 for names in same) > _CHOICES:
-        most = max(same, key=len)
-        raise NetworkError(_AMBIGUOUS.format(" and ".join(f"'{name}'" for name in most)))
-    parts = [[some for size in range(1, len(names) + 1) for some in combinations(names, size)] for names in same]
-    return ({name for names in chosen for name in names} for chosen in product(*parts))
 
 
 def _chained(layers: Sequence[_Layer]) -> bool:

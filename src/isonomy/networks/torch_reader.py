@@ -29,10 +29,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from isonomy.errors import FileError, NetworkError, ParameterError, UnsupportedOperationError, template
 from isonomy.networks import operations
-from isonomy.networks.builder import BATCH, Builder, Value
+from isonomy.networks.builder import BATCH, Builder, ReadModel, Value
 from isonomy.networks.graph import Graph, HeadChoice, numbers
 from isonomy.networks.limits import MATRIX, one_line, open_archive, read_member, reading
-from isonomy.networks.network import Network
 from isonomy.networks.operations import Call, Rule, elementwise, identity, rule
 from isonomy.population.toml import read_json
 
@@ -41,7 +40,7 @@ _LARGEST = 2**30  # bytes of one member of an archive
 _KINDS = {6: torch.float16, 7: torch.float32, 8: torch.float64, 5: torch.int64, 4: torch.int32, 13: torch.bfloat16}
 
 
-def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice = "auto") -> Network:
+def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice = "auto") -> ReadModel:
     """Return the graph of a module up to its raw outputs, and its head."""
     if not isinstance(module, nn.Module):
         raise ParameterError(template("module", "a torch.nn.Module", type(module).__name__))
@@ -78,7 +77,7 @@ def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice 
     return read
 
 
-def read_pt2(path: Path, head: HeadChoice = "auto") -> Network:
+def read_pt2(path: Path, head: HeadChoice = "auto") -> ReadModel:
     """Return the graph of an exported program up to its raw outputs, and its head."""
     with open_archive(path) as archive:
         members = {name.partition("/")[2]: name for name in archive.namelist()}
@@ -232,7 +231,7 @@ class _Program:
             return self.builder.placed(value, result.numpy())
         return tuple(self.builder.placed(value, each.numpy()) for each in result)
 
-    def finish(self, outputs: Sequence[Any], head: HeadChoice) -> Network:
+    def finish(self, outputs: Sequence[Any], head: HeadChoice) -> ReadModel:
         """Return the graph up to the raw outputs, and its head."""
         if len(outputs) != 1 or not isinstance(outputs[0], Value):
             raise NetworkError("one output that depends on the input is expected.")
@@ -297,7 +296,7 @@ _RULES: dict[str, Rule] = _SAME | {
     "add": lambda call, x, y: call.builder.add_scaled(x, y, call("alpha", 1)),
     "sub": lambda call, x, y: call.builder.add_scaled(x, y, -call("alpha", 1)),
     "rsub": lambda call, x, y: call.builder.add_scaled(call.builder.multiply(x, -call("alpha", 1)), y, 1.0),
-    "mul": rule(Builder.multiply),
+    "mul": rule(operations.multiply),
     **dict.fromkeys(("div", "true_divide"), rule(Builder.divide)),
     "reciprocal": lambda call, x: call.builder.divide(1.0, x),
     "neg": lambda call, x: call.builder.multiply(x, -1.0),
@@ -416,7 +415,7 @@ def _confirm(module: nn.Module, graph: Graph, ending: Callable[[Tensor], Tensor]
 
     Half precision is too coarse to tell functions apart, and single precision can be; a run in double decides.
     """
-    x = _table(module, graph.input_width, rows)
+    x = _table(module, graph.widths[0], rows)
     x[8:] *= 30
     if x.dtype not in (torch.float16, torch.bfloat16) and _agrees(module, graph, ending, x):
         return

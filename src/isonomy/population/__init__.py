@@ -1,10 +1,4 @@
-"""Who is judged: the schema, fair coordinates, the domain, and the population.
-
-A :class:`Schema` says which columns make an individual and fixes the coordinates in which individuals are
-compared; a :class:`Domain` which vectors stand for a possible individual; a :class:`Population` holds a
-table's individuals; :func:`open_people` cuts tables of any kind and size into chunks of them, and :func:`stream` reads
-a file that is larger than memory as a sequence of populations.
-"""
+"""Who is judged: the schema, fair coordinates, who is possible, the population and where it is read."""
 
 from isonomy.population.domain import BoolArray, Domain, DomainKind, FloatArray
 from isonomy.population.feature import Feature, FeatureKind, Label, Split

@@ -197,8 +197,8 @@ def _numbers(column: pd.Series) -> FloatArray:
         return np.full(len(column), np.nan)
     if column.dtype == "object" or column.dtype.kind not in "biuf":
         cells = column.astype("object")
-        strange = np.array([_is_no_float(cell) for cell in cells], dtype=bool)
-        column = pd.to_numeric(cells.mask(strange, np.nan) if strange.any() else cells, errors="coerce")
+        unreadable = np.array([_is_no_float(cell) for cell in cells], dtype=bool)
+        column = pd.to_numeric(cells.mask(unreadable, np.nan) if unreadable.any() else cells, errors="coerce")
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
@@ -209,11 +209,10 @@ def _is_no_float(cell: Any) -> bool:
 
 def from_text(column: pa.ChunkedArray, meaning: Feature | None, decimal: str) -> pd.Series:
     """Return the cells of a CSV column by what the schema says of it; without a meaning they are texts."""
-    number = meaning is not None and meaning.kind in ("numeric", "integer")
-    if meaning is not None and number and decimal == ",":
-        column = _decimal_points(column, meaning.missing_values)
-    if number and meaning is not None and not meaning.missing_values:
-        return _text_numbers(column)
+    if meaning is not None and meaning.kind in ("numeric", "integer"):
+        column = _decimal_points(column, meaning.missing_values) if decimal == "," else column
+        if not meaning.missing_values:
+            return _text_numbers(column)
     coded = pc.dictionary_encode(column.combine_chunks())
     coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
     known = set() if meaning is None else {*meaning.levels, *meaning.missing_values}
@@ -236,23 +235,23 @@ def _category(text: str, known: set[str]) -> str | None:
     """Return the category that a cell names: "3.0" is 3 and " a" is a where the schema knows those."""
     if text in known:
         return text
-    bare = text.strip()
-    if bare in known:
-        return bare
-    if bare in MISSING_WORDS:
+    trimmed = text.strip()
+    if trimmed in known:
+        return trimmed
+    if trimmed in MISSING_WORDS:
         return None
-    number = _number(bare)
+    number = _number(trimmed)
     return text_of(number) if number is not None and number.is_integer() and text_of(number) in known else text
 
 
 def _text_numbers(column: pa.ChunkedArray) -> pd.Series:
     """Return floats, or, where a cell is no number, floats and that cell's text."""
-    bare = pc.utf8_trim_whitespace(column)
-    bare = pc.if_else(pc.is_in(bare, pa.array(MISSING_WORDS)), None, bare)
+    trimmed = pc.utf8_trim_whitespace(column)
+    trimmed = pc.if_else(pc.is_in(trimmed, pa.array(MISSING_WORDS)), None, trimmed)
     try:
-        numbers = pc.cast(bare, pa.float64())
+        numbers = pc.cast(trimmed, pa.float64())
     except pa.ArrowInvalid:
-        texts = bare.to_pandas().astype("object")
+        texts = trimmed.to_pandas().astype("object")
         parsed = pd.to_numeric(texts, errors="coerce")
         mixed: pd.Series = parsed.astype("object").where(parsed.notna() | texts.isna(), texts)
         return mixed

@@ -95,9 +95,9 @@ def _infer_number(column: pd.Series, flags: dict[str, Any]) -> Feature:
     name, integer = str(column.name), column.dtype.kind in "iu"
     values = column.dropna().to_numpy(dtype=np.float64)
     largest = (LARGEST_WHOLE if integer else LARGEST_NUMBER) / 4  # the range is widened
-    wild = ~(np.abs(values) <= largest)
-    if wild.any():
-        at = int(np.argmax(wild))
+    too_large = ~(np.abs(values) <= largest)
+    if too_large.any():
+        at = int(np.argmax(too_large))
         row, value = next(iter(column.dropna().iloc[at : at + 1].items()))
         raise SchemaError(
             f"Column {name!r}, row {row}: {value} is not a number of size at most {largest:g}: turn names made of "

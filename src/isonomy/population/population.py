@@ -55,18 +55,13 @@ class Population:
         *,
         domain: DomainKind = "realizable",
         unknown: Unknown = "error",
-        first_row: int = 0,
     ) -> Population:
         """Read a pandas, Polars or Arrow table ``frame`` by a ``schema``, in a ``domain`` of it.
 
         ``unknown="exclude"`` leaves out rows that do not fit, which are an error otherwise.
-        ``first_row`` is where the table's first row stands in a larger one that is read piece by piece, so that a row
-        has the same number, and is on the same side of the split, in either reading.
         """
-        people = cls.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=first_row, allow_empty=False)
+        people = cls.from_piece(frame, schema, domain=domain, unknown=unknown, first_row=0, allow_empty=False)
         _refuse_zero_weights(schema, people.weights.sum())
-        if first_row:
-            return people
         n, excluded = len(people), people.excluded
         return replace(people, selection=Selection(n, n, n + excluded, excluded))
 
@@ -102,7 +97,8 @@ class Population:
     ) -> Population:
         """Read a piece of a table as :meth:`from_frame` does, but all its weights may be zero.
 
-        ``frame``, ``schema``, ``domain``, ``unknown`` and ``first_row`` as there; ``allow_empty``: no row need fit.
+        ``frame``, ``schema``, ``domain`` and ``unknown`` as there. ``first_row`` is where its first row stands in the
+        table, by which a row has its number and its side of the split; ``allow_empty``: no row need fit.
         """
         table = read_frame(frame)
         singles = [each for each in schema.singles if each.name in table.columns or each.name == schema.weight]

@@ -123,14 +123,14 @@ class Schema:
         table = read_frame(frame)
         roles = {"protected": set(protected), "proxy": set(proxies), "immutable": set(immutable)}
         ignore = tuple(ignore)
-        apart = {name for name in (label, weight, split.column if split else None) if name is not None}
-        named = {*apart, *ignore}.union(*roles.values())
+        not_features = {name for name in (label, weight, split.column if split else None) if name is not None}
+        named = {*not_features, *ignore}.union(*roles.values())
         for column in named:
             find_column(table, column)
         identifiers = find_identifiers(table.drop(columns=list(named)))
         return cls(
             name=name,
-            features=infer_features(table.drop(columns=[*apart, *ignore, *identifiers]), roles, max_categories),
+            features=infer_features(table.drop(columns=[*not_features, *ignore, *identifiers]), roles, max_categories),
             label=None if label is None else infer_label(table[label]),
             weight=weight,
             split=split,

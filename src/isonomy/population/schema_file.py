@@ -1,27 +1,7 @@
-"""Schemas as TOML files that are pleasant to write by hand.
+"""Schemas as TOML files that are pleasant to write by hand; ``docs/tutorials/python.md`` has an example.
 
-.. code-block:: toml
-
-    name = "loans"
-    id = "customer"                  # names people in reports; no feature
-    weight = "sampling_weight"
-    max_weight = 5000                # the largest that can occur, known beforehand; see isonomy.wasserstein
-
-    [label]
-    column = "repaid"
-    classes = ["no", "yes"]          # in the order of the model's outputs; leave out for a regression
-    favourable = "yes"               # the outcome that people hope for; of a regression "high" or "low"
-    threshold = 0.5                  # a probability of "yes" from here on is a yes
-
-    [features.age]
-    kind = "integer"                 # numeric (default), integer, ordinal, categorical
-    low = 18
-    high = 100                       # coordinate = (age - 18) / 82 unless origin and unit say otherwise
-    protected = true
-
-    [features.sex]                   # categorical, since it has categories
-    categories = ["female", "male"]
-    protected = true
+The keys of the top level, of ``[label]``, ``[split]`` and ``[features.<column>]`` are the fields of ``Schema``,
+``Label``, ``Split`` and ``Feature``. A kind that is left out is categorical where there are categories, else numeric.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class ChunkKey:
 class Chunk:
     """The individuals of some rows in fair coordinates, where they stood, and how many rows were left out.
 
-    ``y`` is None where there is no label column, or it is not read.
+    ``y`` is None where there is no label column.
     """
 
     key: ChunkKey
@@ -138,7 +138,6 @@ def open_people(
     dialect: Dialect = USUAL,
     unknown: Unknown = "error",
     split: SplitName = "all",
-    labels: bool = True,
     work: str | os.PathLike[str] | None = None,
     table_limit: int = CELLS,
 ) -> PeopleSource:
@@ -146,22 +145,22 @@ def open_people(
 
     ``people`` is a :class:`Population`; a pandas, Polars or Arrow table; the path of a Parquet file, of a folder of
     them (in the order of their names), or of a CSV file in a ``dialect``; or a Dask data frame. All but the first need
-    a ``schema``; beside those who have one, another is refused. ``split`` takes one part of it, ``unknown="exclude"``
-    leaves out and counts rows that do not fit, and ``labels=False`` does not look at labels. A file that has no way
-    into its middle is copied to the folder ``work``, once; without one it is read into memory. Nothing is that has more
-    cells at once than ``table_limit``.
+    a ``schema``; beside those who have one, another is refused. ``split`` takes one part of it, and
+    ``unknown="exclude"`` leaves out and counts rows that do not fit. A file that has no way into its middle is copied
+    to the folder ``work``, once; without one it is read into memory. Nothing is that has more cells at once than
+    ``table_limit``.
     """
     if isinstance(people, PeopleSource | Population) and people.schema is not None:
         people.schema.refuse_other(schema)
     if isinstance(people, PeopleSource):
         return people
     if isinstance(people, Population):
-        return InMemory.of(people if labels else replace(people, y=None), people.schema, split)
+        return InMemory.of(people, people.schema, split)
     if schema is None:
         raise ParameterError("'schema' must be given for people who are not a Population.")
-    reading = ReadOptions(schema, unknown, split, labels, dialect, whole("table_limit", table_limit, 1))
+    reading = _ReadOptions(schema, unknown, split, dialect, whole("table_limit", table_limit, 1))
     if hasattr(people, "get_partition"):
-        return Tables.of(reading, partitions(people, reading), "(a Dask data frame)")
+        return _Tables.of(reading, _partitions(people, reading), "(a Dask data frame)")
     if not isinstance(people, str | os.PathLike):
         return InMemory.of(Population.from_frame(people, reading.columns, unknown=unknown), schema, split)
     path = Path(people).resolve()
@@ -170,10 +169,10 @@ def open_people(
     if not path.is_file():
         raise FileError(f"Table {path} cannot be read: there is no such file or folder.")
     if path.suffix.lower() in PARQUET:
-        table = ParquetTable.open(path, reading)
+        table = _ParquetTable.open(path, reading)
         fits = table.largest <= reading.table_limit
         if fits and all(stop - start <= HUGE for start, stop in pairwise(table.groups)):
-            return Tables.of(reading, (table,), path, path.parent)
+            return _Tables.of(reading, (table,), path, path.parent)
     named = path.name, file_hash(path)
     if work is None:
         limits: Any = {"dialect": dialect, "table_limit": reading.table_limit}
@@ -192,16 +191,16 @@ def table_files(path: Path) -> list[Path]:
     return files
 
 
-def _open_folder(path: Path, reading: ReadOptions) -> Tables:
+def _open_folder(path: Path, reading: _ReadOptions) -> _Tables:
     """Open the people of all Parquet files of a folder, each read by its row groups."""
-    tables = tuple(ParquetTable.open(file, reading) for file in table_files(path))
+    tables = tuple(_ParquetTable.open(file, reading) for file in table_files(path))
     for table in tables:
         if table.largest > reading.table_limit:
             raise FileError(
                 f"Table {table.path} has a row group of {table.largest:,} cells in the columns that are read. The "
                 f"limit is {reading.table_limit:,}: 'table_limit' (--table-limit) raises it; or write smaller groups."
             )
-    return Tables.of(reading, tables, path, path)
+    return _Tables.of(reading, tables, path, path)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,21 +246,19 @@ class InMemory:
 
 
 @dataclass(frozen=True)
-class ReadOptions:
+class _ReadOptions:
     """How the rows of a table become people."""
 
     schema: Schema
     unknown: Unknown = "error"
     split: SplitName = "all"
-    labels: bool = True
     dialect: Dialect = USUAL
     table_limit: int = CELLS
 
     @cached_property
     def columns(self) -> Schema:
-        """Return the schema of the columns to read: with the label if ``labels``, the split if it is needed."""
-        label, split = self.schema.label if self.labels else None, None if self.split == "all" else self.schema.split
-        return replace(self.schema, label=label, split=split)
+        """Return the schema of the columns to read: with the split if it is needed."""
+        return replace(self.schema, split=None) if self.split == "all" else self.schema
 
     def chunk(self, key: ChunkKey, frame: pd.DataFrame, first_row: int) -> Chunk:
         """Return the people of some rows of a table whose first row has the number ``first_row``."""
@@ -278,21 +275,24 @@ class ReadOptions:
 
     def hash(self, *content: object) -> str:
         """Return the SHA-256 of some content read in this way."""
-        how = (self.schema.hash(), self.unknown, self.split, self.labels, self.dialect)
+        how = (self.schema.hash(), self.unknown, self.split, self.dialect)
         return hashlib.sha256(repr((how, content)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
-class Tables:
-    """Tables one after the other, ``rows`` in all; each has a name, rows, the SHA-256 of its content, and chunks."""
+class _Tables:
+    """Tables one after the other, ``rows`` in all: a :class:`PeopleSource`.
 
-    reading: ReadOptions
-    tables: tuple[Table, ...]
+    Each table has a name, rows, the SHA-256 of its content, and chunks.
+    """
+
+    reading: _ReadOptions
+    tables: tuple[_Table, ...]
     rows: int
     files: Named = ()
 
     @classmethod
-    def of(cls, reading: ReadOptions, tables: Sequence[Table], name: object, root: Path | None = None) -> Self:
+    def of(cls, reading: _ReadOptions, tables: Sequence[_Table], name: object, root: Path | None = None) -> Self:
         """Join tables of which one at least has a row; files are named by their place below ``root``."""
         rows = sum(table.rows for table in tables)
         if not rows:
@@ -302,34 +302,29 @@ class Tables:
 
     @property
     def schema(self) -> Schema:
-        """Return the meaning of the columns."""
         return self.reading.schema
 
     def keys(self, rows: int) -> list[ChunkKey]:
-        """Cut each table by itself."""
         return chunk_keys([(table.name, table.rows) for table in self.tables], rows)
 
     def read(self, key: ChunkKey) -> Chunk:
-        """Read a chunk from the table that has its rows."""
         first_row, table = self._places[key.file]
         return table.chunk(key, self.reading, first_row)
 
     def selection(self, people: int, excluded: int) -> Selection:
-        """Return the selection of all of one side."""
         return Selection(people, people, self.rows, excluded, self.reading.split)
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the contents and of how they are read."""
         return self.reading.hash(*((table.sha256, table.rows) for table in self.tables))
 
     @cached_property
-    def _places(self) -> dict[str, tuple[int, Table]]:
+    def _places(self) -> dict[str, tuple[int, _Table]]:
         ends = accumulate(table.rows for table in self.tables)
         return {table.name: (end - table.rows, table) for table, end in zip(self.tables, ends, strict=True)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParquetTable:
+class _ParquetTable:
     """A Parquet file, read by its row groups, of which ``groups`` has the first rows and at the end their number;
     ``largest`` is how many cells one has at most, in the columns that are read."""
 
@@ -343,18 +338,17 @@ class ParquetTable:
     largest: int = 0
 
     @classmethod
-    def open(cls, path: Path, reading: ReadOptions, **named: Any) -> Self:
+    def open(cls, path: Path, reading: _ReadOptions, **named: Any) -> Self:
         """Open a file as it is now, under its own name and hash unless it is ``named`` otherwise."""
-        with open_checked(path, reading.table_limit) as file:
+        with _open_checked(path, reading.table_limit) as file:
             parts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         groups, about = tuple(accumulate(parts, initial=0)), path.stat()
         largest = max(parts, default=0) * len(column_meanings(reading.columns))
         named = named or {"name": str(path), "sha256": file_hash(path), "largest": largest}
         return cls(rows=groups[-1], path=path, groups=groups, size=about.st_size, changed=about.st_mtime_ns, **named)
 
-    def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
-        """Encode the columns that are read."""
-        with open_checked(self.path, reading.table_limit) as file:
+    def chunk(self, key: ChunkKey, reading: _ReadOptions, first_row: int) -> Chunk:
+        with _open_checked(self.path, reading.table_limit) as file:
             columns = present_columns(file.schema_arrow.names, reading.columns, self.name)
         rows = self.arrow(key.start, key.stop, columns)
         return reading.chunk(key, pd.DataFrame({name: rows[name].to_pandas() for name in columns}), first_row)
@@ -370,16 +364,16 @@ class ParquetTable:
 
 
 @lru_cache(maxsize=2)
-def _row_group(table: ParquetTable, group: int, columns: tuple[str, ...]) -> pa.Table:
+def _row_group(table: _ParquetTable, group: int, columns: tuple[str, ...]) -> pa.Table:
     """Read one row group, cached for the chunks that share it."""
     path, about = table.path, table.path.stat()
     if (about.st_size, about.st_mtime_ns) != (table.size, table.changed):
         raise FileError(f"Table {path} was changed during the run: start it again.")
-    with open_checked(path) as file:
+    with _open_checked(path) as file:
         return file.read_row_group(group, columns=list(columns), use_threads=False)
 
 
-def open_checked(file: Path, limit: float = math.inf) -> Any:
+def _open_checked(file: Path, limit: float = math.inf) -> Any:
     """Open a Parquet file within a limit; its pages are checked as they are read."""
     try:
         return open_parquet(file, limit, page_checksum_verification=True)
@@ -388,13 +382,12 @@ def open_checked(file: Path, limit: float = math.inf) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CopiedTable(ParquetTable):
+class _CopiedTable(_ParquetTable):
     """The people of another file in fair coordinates; rows that were left out are counted with the first of them."""
 
     excluded: int
 
-    def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
-        """Return rows as they were copied."""
+    def chunk(self, key: ChunkKey, reading: _ReadOptions, first_row: int) -> Chunk:
         rows = self.arrow(key.start, key.stop, _COPY)
         x = rows["x"].combine_chunks().flatten().to_numpy().reshape(rows.num_rows, -1)
         y = None if rows["y"].null_count else rows["y"].to_numpy()
@@ -402,21 +395,21 @@ class CopiedTable(ParquetTable):
         return Chunk(key, x, y, rows["weight"].to_numpy(), rows["row"].to_numpy(), excluded)
 
 
-def _open_copy(path: Path, reading: ReadOptions, named: tuple[str, str], work: Path) -> Tables:
+def _open_copy(path: Path, reading: _ReadOptions, named: tuple[str, str], work: Path) -> _Tables:
     """Open the people of a file from a copy in the folder ``work``, which is made if it is not there."""
     name, digest = named
     target = work / f"people-{reading.hash(3, digest)[:32]}.parquet"
     if not target.exists():
         _write_copy(path, reading, target)
-    with open_checked(target) as file:
+    with _open_checked(target) as file:
         about = file.metadata.metadata
-    copy = CopiedTable.open(target, reading, name=name, sha256=digest, excluded=int(about[_EXCLUDED]))
+    copy = _CopiedTable.open(target, reading, name=name, sha256=digest, excluded=int(about[_EXCLUDED]))
     if not copy.rows:
         raise DataError(f"Table {path} has nobody in its {reading.split} part.")
-    return Tables(reading, (copy,), int(about[_ROWS]), (named,))
+    return _Tables(reading, (copy,), int(about[_ROWS]), (named,))
 
 
-def _write_copy(path: Path, reading: ReadOptions, target: Path) -> None:
+def _write_copy(path: Path, reading: _ReadOptions, target: Path) -> None:
     rows_at_once = min(COPY_ROWS, max(1, reading.table_limit // len(column_meanings(reading.columns))))
     pieces = stream(
         path, reading.columns, chunk_rows=rows_at_once, domain="unbounded", unknown=reading.unknown,
@@ -439,7 +432,7 @@ def _write_copy(path: Path, reading: ReadOptions, target: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Partition:
+class _Partition:
     """A partition of a Dask data frame, computed where it is read."""
 
     name: str
@@ -447,13 +440,12 @@ class Partition:
     sha256: str
     part: Any = field(compare=False, repr=False)
 
-    def chunk(self, key: ChunkKey, reading: ReadOptions, first_row: int) -> Chunk:
-        """Encode some rows of the partition."""
+    def chunk(self, key: ChunkKey, reading: _ReadOptions, first_row: int) -> Chunk:
         return reading.chunk(key, _compute(self).iloc[key.start : key.stop], first_row)
 
 
 @lru_cache(maxsize=1)
-def _compute(partition: Partition) -> pd.DataFrame:
+def _compute(partition: _Partition) -> pd.DataFrame:
     """Compute a partition, cached for the chunks that share it."""
     frame: pd.DataFrame = partition.part.compute(scheduler="synchronous")
     if _content(frame) != (partition.rows, partition.sha256):
@@ -461,7 +453,7 @@ def _compute(partition: Partition) -> pd.DataFrame:
     return frame
 
 
-def partitions(collection: Any, reading: ReadOptions) -> tuple[Partition, ...]:
+def _partitions(collection: Any, reading: _ReadOptions) -> tuple[_Partition, ...]:
     """Return the partitions of a Dask data frame: one pass, where Dask works, counts and hashes their rows."""
     import dask
 
@@ -471,7 +463,7 @@ def partitions(collection: Any, reading: ReadOptions) -> tuple[Partition, ...]:
     compute: Any = dask.compute  # type: ignore[attr-defined]
     contents = compute(*(dask.delayed(_content)(part) for part in parts))  # type: ignore[attr-defined]
     each = enumerate(zip(contents, parts, strict=True))
-    return tuple(Partition(f"Partition {i}", rows, digest, part) for i, ((rows, digest), part) in each)
+    return tuple(_Partition(f"Partition {i}", rows, digest, part) for i, ((rows, digest), part) in each)
 
 
 def _content(frame: pd.DataFrame) -> tuple[int, str]:
@@ -483,4 +475,4 @@ def _content(frame: pd.DataFrame) -> tuple[int, str]:
     return len(frame), digest.hexdigest()
 
 
-Table = ParquetTable | Partition
+_Table = _ParquetTable | _Partition

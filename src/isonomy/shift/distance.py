@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,11 +20,10 @@ from isonomy.errors import DataError, NotANumberError, ParameterError, template
 from isonomy.given import number, numbers, whole
 from isonomy.population import Population
 from isonomy.shift.lower import NO_PROOF, Rows, lower_bound
-from isonomy.shift.transport import GroundCost, exact, sliced
+from isonomy.shift.transport import GroundCost, exact
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.metric import Metric, overlaps
 
-Method = Literal["exact", "sliced", "auto"]
 Pair = tuple[Rows, Rows]
 
 _LARGEST_ORDER = 100.0  # beyond, powers of costs vanish in float64
@@ -40,7 +38,6 @@ class Distance:
     * ``floor``: the same between samples of one population, of the same sizes, with its ``floor_spread``;
       ``floor_of`` says of which: one of the two where it is large enough, else both pooled.
     * ``lower``: at most the true distance with probability at least ``confidence``; ``evidence`` says by what.
-    * ``approximate``: the estimate and the floor are sliced distances (``lower`` never is).
     """
 
     estimate: float
@@ -56,7 +53,6 @@ class Distance:
     n_one: int
     n_other: int
     individuals: tuple[int, int]
-    approximate: bool
 
     def __str__(self) -> str:
         sure = f"with confidence {parameter(self.confidence)}"
@@ -66,10 +62,9 @@ class Distance:
         elif not self.shown:
             proved = f"that the populations differ at all is not shown {sure}"
         order = "∞" if self.order == math.inf else f"{self.order:g}"
-        kind = "about (sliced) " if self.approximate else ""
         sizes = f"{self.individuals[0]:,} of {self.n_one:,} and {self.individuals[1]:,} of {self.n_other:,} individuals"
         return (
-            f"W_{order} distance under {self.ground}: {kind}{self.estimate:.4g} between samples ({sizes}), where "
+            f"W_{order} distance under {self.ground}: {self.estimate:.4g} between samples ({sizes}), where "
             f"samples of one population are {self.floor:.4g} ± {self.floor_spread:.2g} apart; {proved}."
         )
 
@@ -80,8 +75,8 @@ class Distance:
 
     @property
     def whole(self) -> bool:
-        """Say whether the whole tables were compared, and exactly."""
-        return self.individuals == (self.n_one, self.n_other) and not self.approximate
+        """Say whether the whole tables were compared."""
+        return self.individuals == (self.n_one, self.n_other)
 
 
 def wasserstein(
@@ -94,7 +89,6 @@ def wasserstein(
     repeats: int = 3,
     confidence: float = 0.95,
     seed: int = 0,
-    method: Method = "exact",
     max_weight: float | None = None,
 ) -> Distance:
     """Return the Wasserstein distance ``W_p(P, Q) = (min E c(x, y)^p)^(1/p)`` over couplings of two populations, ``c``
@@ -103,8 +97,6 @@ def wasserstein(
     ``one`` and ``other`` are populations of one schema, or arrays of individuals. ``order`` is any number from 1 to
     100, or infinity: the bottleneck distance. At most ``sample`` individuals of each are compared at a time,
     ``repeats`` times for the floor; ``lower`` holds with ``confidence``, and ``seed`` decides what is drawn.
-    ``method="sliced"`` compares all of them along random directions, an approximation for costs of the ℓ2 kind;
-    ``"auto"`` does so only where a table is larger than ``sample`` and the cost allows it.
 
     Sampling weights are respected: the populations are those that the weights stand for. ``max_weight`` is the largest
     weight that can occur in either, known beforehand (of a survey, from its description); by default it is that of the
@@ -125,18 +117,14 @@ def wasserstein(
     metric = ground_metric(ground, left.x.shape[1], names)
     cost = GroundCost.of(metric)
     _check(order, sample, repeats, confidence, seed)
-    approximate = _is_sliced(method, max(len(left), len(right)) > sample, cost.norm, order)
     streams = np.random.default_rng(seed).spawn(3)
-    sizes = (len(left), len(right)) if approximate else (min(sample, len(left)), min(sample, len(right)))
+    sizes = (min(sample, len(left)), min(sample, len(right)))
 
     def distance_of(pair: Pair) -> float:
-        places = [cost.places(rows.x) for rows in pair]
-        first, second = (rows.weights for rows in pair)
-        if approximate:
-            distance = sliced(places[0], places[1], first, second, float(order), seed)
-        else:
-            costs = cost.between(places[0], places[1])
-            distance = exact(costs, first, second, float(order)) if np.isfinite(costs).all() else math.inf
+        first, second = pair
+        costs = cost.between(cost.places(first.x), cost.places(second.x))
+        finite = np.isfinite(costs).all()
+        distance = exact(costs, first.weights, second.weights, float(order)) if finite else math.inf
         if not math.isfinite(distance):
             raise NotANumberError(
                 "The distance is beyond all numbers: give individuals whose coordinates are closer together."
@@ -167,7 +155,6 @@ def wasserstein(
         n_one=len(left),
         n_other=len(right),
         individuals=sizes,
-        approximate=approximate,
     )
 
 
@@ -189,17 +176,6 @@ def _splits(tables: list[Rows], sizes: tuple[int, int], repeats: int, rng: np.ra
     for i in range(repeats):
         mixed = _draw(tables[i % len(tables)], sum(sizes), rng)
         yield mixed[: sizes[0]], mixed[sizes[0] :]
-
-
-def _is_sliced(method: Method, large: bool, norm: float, order: float) -> bool:
-    if method not in get_args(Method):
-        raise ParameterError(template("method", "'exact', 'sliced' or 'auto'", method))
-    possible = norm == 2.0 and order != math.inf
-    if method == "sliced" and not possible:
-        raise ParameterError(
-            "'method' must be 'exact' here: sliced distances are for a ground cost of the ℓ2 kind and a finite order."
-        )
-    return method == "sliced" or (method == "auto" and large and possible)
 
 
 def _refusal(one: object, other: object, ground: Metric, max_weight: float | None) -> str:

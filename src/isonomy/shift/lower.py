@@ -182,7 +182,7 @@ class Potentials:
     cost: GroundCost
     points: FloatArray  # places
     heights: FloatArray  # the numbers a_i
-    reach: float
+    unit: float  # the reach
     order: float
     largest: float  # size among the points, for rounding
 
@@ -190,12 +190,7 @@ class Potentials:
     def name(self) -> str:
         """Return the words for reports."""
         where = "" if self.cost.direction is None else " along the shift of the mean"
-        return f"transport potentials of order {self.order:g}{where}, costs cut off at {self.reach:.4g}"
-
-    @property
-    def unit(self) -> float:
-        """Return the reach."""
-        return self.reach
+        return f"transport potentials of order {self.order:g}{where}, costs cut off at {self.unit:.4g}"
 
     @property
     def ranges(self) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -218,9 +213,9 @@ class Potentials:
         for start in range(0, len(x), rows):
             chunk = slice(start, start + rows)
             costs = self.cost.between(self.cost.places(x[chunk]), self.points)
-            values[chunk] = value(np.minimum(costs / self.reach, 1.0))
+            values[chunk] = value(np.minimum(costs / self.unit, 1.0))
         # Both functions change by at most q times the change of s; powers and sums round a few times.
-        moved = self.order * self.cost.error(self.cost.sizes(x), self.largest) / self.reach
+        moved = self.order * self.cost.error(self.cost.sizes(x), self.largest) / self.unit
         rounded = gamma(64 + 4 * math.ceil(self.order)) * (1.0 + float(np.abs(self.heights).max()))
         return np.asarray(values - (moved * (1.0 + 2.0**-40) + rounded))
 

@@ -1,4 +1,4 @@
-"""Optimal transport between two weighted samples: the ground cost, exact, bottleneck (order ∞) and sliced distances.
+"""Optimal transport between two weighted samples: the ground cost, exact and bottleneck (order ∞) distances.
 
 ``W_p(P, Q)^p = min Σ_ij π_ij c(x_i, y_j)^p`` over plans ``π ≥ 0`` with the weights of ``P`` and ``Q`` as margins;
 ``W_∞`` is the smallest ``t`` for which some plan moves no individual further than ``t``. POT is imported when it is
@@ -16,7 +16,6 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 from scipy.spatial.distance import cdist
-from scipy.special import gammaln
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import NotANumberError
@@ -30,8 +29,6 @@ _NAMES: dict[float, Literal["cityblock", "euclidean", "chebyshev"]] = {
 _STEPS = 100_000_000
 _MASS = 1e-9  # of the plan may move further than the bottleneck: weights do not add up to exactly 1
 _ACCURACY = 1e-6  # of a distance, as a share of the largest cost
-_DIRECTIONS = 100
-_AT_ONCE = 10  # directions, to bound memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +125,7 @@ def solve(costs: FloatArray, one: FloatArray, other: FloatArray, order: float) -
 
 def bottleneck(costs: FloatArray, one: FloatArray, other: FloatArray) -> float:
     """Return ``W_∞``, by bisection over the costs that occur."""
-    # Everybody has to go somewhere: the answer is at least the largest of the nearest costs.
+    # Every individual moves: the answer is at least the largest of the nearest costs.
     least = max(costs.min(axis=1).max(), costs.min(axis=0).max())
     levels = np.unique(costs[costs >= least])
     low, high = 0, len(levels) - 1
@@ -139,29 +136,6 @@ def bottleneck(costs: FloatArray, one: FloatArray, other: FloatArray) -> float:
         else:
             low = middle + 1
     return float(levels[low])
-
-
-def sliced(left: FloatArray, right: FloatArray, one: FloatArray, other: FloatArray, order: float, seed: int) -> float:
-    """Return the sliced distance of places under the Euclidean norm, ``‖v‖`` for a translation by ``v``.
-
-    It is the mean over random directions ``θ`` of ``W_p^p`` of the projections, divided by ``E |θ_1|^p``. An
-    approximation: neither an upper nor a lower bound of ``W_p``. It costs a sort per direction.
-    """
-    import ot
-
-    width = left.shape[1]
-    directions = np.random.default_rng(seed).normal(size=(width, _DIRECTIONS))
-    directions /= np.linalg.norm(directions, axis=0)
-    scale = max(float(np.abs(left).max()), float(np.abs(right).max()))
-    if scale == 0.0:
-        return 0.0
-    total = 0.0
-    for start in range(0, _DIRECTIONS, _AT_ONCE):
-        block = directions[:, start : start + _AT_ONCE] / scale
-        total += float(np.sum(ot.wasserstein_1d(left @ block, right @ block, _shares(one), _shares(other), p=order)))
-    # E |θ_1|^p for θ uniform on the sphere.
-    half = gammaln(width / 2) + gammaln((order + 1) / 2) - gammaln((width + order) / 2) - math.log(math.pi) / 2
-    return float(scale * (total / _DIRECTIONS) ** (1.0 / order) * math.exp(-half / order))
 
 
 def _is_feasible(allowed: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], one: FloatArray, other: FloatArray) -> bool:

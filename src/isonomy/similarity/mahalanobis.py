@@ -139,7 +139,7 @@ def _group_root(symmetric: FloatArray, members: np.ndarray[Any, np.dtype[np.intp
             f"'precision' must be positive semi-definite. It has the eigenvalue {values.min():g} on the "
             f"coordinates {', '.join(map(str, members[:6]))}{', …' if len(members) > 6 else ''}."
         )
-    kept = values > negligible
-    root = np.zeros((int(kept.sum()), len(symmetric)))
-    root[:, members] = (vectors[:, kept] * np.sqrt(values[kept])).T
+    positive = values > negligible
+    root = np.zeros((int(positive.sum()), len(symmetric)))
+    root[:, members] = (vectors[:, positive] * np.sqrt(values[positive])).T
     return root

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +26,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError, MetricError, ParameterError, template
 from isonomy.files import atomic
 from isonomy.given import FINITE, number, numbers
-from isonomy.similarity.files import KINDS, load_metric, metric_to_text
+from isonomy.similarity.files import KINDS, metric_to_text
 from isonomy_verify.arithmetic import gamma
 from isonomy_verify.forms import Form, norm, raised
 
@@ -146,14 +146,6 @@ class Metric(ABC):
         """Write the metric as a readable TOML file from which it is restored bit for bit, complete or not at all."""
         with atomic(Path(path), "metric file", folders=False) as partial:
             partial.write_text(metric_to_text(self), encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Self:
-        """Read a metric of this kind (of any kind: ``Metric.load``) from its file."""
-        metric = load_metric(path)
-        if not isinstance(metric, cls):
-            raise MetricError(f"The file {path} holds a metric of kind '{metric.kind}', not '{cls.kind}'.")
-        return metric
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.describe()}>"

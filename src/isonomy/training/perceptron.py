@@ -20,8 +20,8 @@ from isonomy.arithmetic import FloatArray
 from isonomy.bounds.kernel import nodes_of
 from isonomy.errors import NetworkError
 from isonomy.files import atomic
-from isonomy.networks import Head as NetworkHead
 from isonomy.networks import Network
+from isonomy.networks.graph import Head as NetworkHead
 from isonomy.training.gaps import IntArray, as_float32, run
 from isonomy_verify.network import normal_form
 
