@@ -105,6 +105,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 TABLE = ("--data", f"a{FILE}.parquet", "--schema", f"{FILE}.toml")
 LEARN = ("--method", "sgd", "--epochs", "2", "--hidden", "4")
+QUICK = ("--gamma", "0", "--tier", "interval", "--limit", "12")
 MODEL = ("--model", f"{FILE}.onnx", "--reads", "coordinates")
 ASKED = (*TABLE, *MODEL, "--split", "all", "--limit", "30", "--epsilon", "0.01", "--gamma", "0.01")
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -114,8 +115,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "compare": ("compare", f"out{FILE}", f"out{FILE}"),
     "shift": ("shift", f"a{FILE}.parquet", f"b{FILE}.parquet", "--schema", f"{FILE}.toml"),
     "init": ("init", f"a{FILE}.parquet", f"{FILE}.onnx", "--label", f"label {WORDS}", "--force", "--out", f"i{FILE}"),
-    "frontier": ("frontier", *TABLE, *LEARN, "--alphas", "0,1", "--out", f"frontier{FILE}"),
-    "repair": ("repair", *TABLE, *MODEL, "--epsilon", "0.2", "--rounds", "1", "--out", f"r{FILE}.onnx"),
+    "frontier": ("frontier", *TABLE, *LEARN, *QUICK, "--alphas", "0,1", "--out", f"frontier{FILE}"),
+    "repair": ("repair", *TABLE, *MODEL, *QUICK, "--epsilon", "0.2", "--rounds", "1", "--out", f"r{FILE}.onnx"),
     "verify": ("verify", f"out{FILE}/certificate.json"),
 }
 REFUSED: dict[str, tuple[str, ...]] = {
