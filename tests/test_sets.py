@@ -106,6 +106,14 @@ def test_free_coordinates_cost_nothing_when_they_have_no_weight() -> None:
     assert lowest(rows, array([[2.0, 0.0]]))[:, 0] == pytest.approx([1.0, 0.5])
 
 
+def test_a_ball_lies_in_its_box() -> None:
+    scale = np.random.default_rng(0).uniform(0.1, 10.0, 200)
+    for radius in (0.0, 1e-300, 0.3, 1e9):
+        ball = ConvexSets.of_ball(scale, 2.0, radius)
+        for s, low, high in zip(scale.tolist(), ball.low[0].tolist(), ball.high[0].tolist(), strict=True):
+            assert Fraction(radius) / Fraction(s) <= Fraction(high) == -Fraction(low)
+
+
 def nearly_singular(rows: int, far: float = math.inf) -> tuple[ConvexSets, np.ndarray]:
     """A large box and an inverse (any matrix may be one) for which ``w − sR``, ``(0, −2⁻⁵⁴)``, rounds to 0."""
     small = 2.0**-24
