@@ -304,10 +304,7 @@ def received(head: str, ranges: list[Interval2]) -> list[Interval2]:
         groups = [ranges[c * (k - 1) : (c + 1) * (k - 1)] for c in range(k)]
         one = arb(1)
         return [
-            (
-                1 / sum((high.exp() for _, high in group), one),
-                1 / sum((low.exp() for low, _ in group), one),
-            )
+            (1 / sum((high.exp() for _, high in group), one), 1 / sum((low.exp() for low, _ in group), one))
             for group in groups
         ]
     return [(sigma(low), sigma(high)) for low, high in ranges]

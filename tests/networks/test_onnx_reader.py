@@ -20,16 +20,7 @@ from .architectures import WIDTH, modules
 from .onnx_files import V4, W34, W43, build, check, export, individuals, node, own, saved
 
 MODULES = modules()
-DYNAMO = (
-    "mlp_gelu",
-    "mlp_gelu_tanh",
-    "mlp_silu",
-    "mlp_softplus",
-    "reshaped",
-    "sliced",
-    "batch_norm",
-    "constants",
-)
+DYNAMO = ("mlp_gelu", "mlp_gelu_tanh", "mlp_silu", "mlp_softplus", "reshaped", "sliced", "batch_norm", "constants")
 
 ENDINGS = {"softmax": "same", "log_softmax": "log", "sigmoid": "same"}
 
