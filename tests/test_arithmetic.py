@@ -10,7 +10,6 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -19,16 +18,12 @@ from isonomy_verify.arithmetic import (
     ROUNDINGS,
     SHIFT,
     TINY,
-    U32,
     U,
     down,
-    dual_order,
     exact_sum,
-    gamma,
     mean_down,
     mean_up,
     nearest,
-    norm_up,
     product_up,
     rounded_down,
     rounded_up,
@@ -45,35 +40,6 @@ mixed = st.one_of(
 )
 
 
-def magnitude_sum(values: np.ndarray) -> Fraction:
-    return sum((abs(Fraction(float(v))) for v in values), Fraction(0))
-
-
-def below_norm(values: np.ndarray, order: float, bound: float) -> bool:
-    """Is ``bound`` at least the norm, in exact arithmetic?"""
-    if math.isinf(bound):
-        return bound > 0
-    if order == math.inf:
-        return max((abs(Fraction(float(v))) for v in values), default=Fraction(0)) <= Fraction(bound)
-    if order == 1:
-        return magnitude_sum(values) <= Fraction(bound)
-    return bound >= 0 and sum((Fraction(float(v)) ** 2 for v in values), Fraction(0)) <= Fraction(bound) ** 2
-
-
-@pytest.mark.parametrize("unit", [U, U32])
-@pytest.mark.parametrize("operations", [0, 1, 2, 3, 10, 257, 4096, 10**6, 2**22])
-def test_gamma_is_at_least_the_definition(operations: int, unit: float) -> None:
-    total = operations * Fraction(unit)
-    assert Fraction(gamma(operations, unit)) >= total / (1 - total)
-    assert gamma(operations, unit) <= 1.01 * float(total / (1 - total)) + 1e-300
-
-
-def test_gamma_gives_up_when_the_theory_does() -> None:
-    for operations, unit in ((2**52, U), (2**23, U32)):
-        with pytest.raises(ValueError, match="too many"):
-            gamma(operations, unit)
-
-
 @quick
 @given(x=anything, y=anything, operation=st.sampled_from(sorted(OPERATIONS)))
 def test_one_step_outward_encloses_one_operation(x: float, y: float, operation: str) -> None:
@@ -86,37 +52,6 @@ def test_one_step_outward_encloses_one_operation(x: float, y: float, operation: 
     assert math.isinf(low) or Fraction(low) < exact
     assert math.isinf(high) or Fraction(high) > exact
     assert low < high
-
-
-@quick
-@given(x=st.lists(mixed, min_size=0, max_size=6), order=st.sampled_from([1, 2, math.inf]))
-def test_norm_upper_is_an_upper_bound(x: list[float], order: float) -> None:
-    vector = np.array(x, dtype=float)
-    with np.errstate(over="ignore"):
-        bound = float(norm_up(vector, order))
-    assert below_norm(vector, order, bound)
-    with np.errstate(over="ignore"):
-        true = math.hypot(*x) if order == 2 else float(np.linalg.norm(vector, order)) if x else 0.0
-    if math.isfinite(true):
-        assert bound <= true * (1 + 1e-12) + 2 * TINY
-
-
-def test_norm_upper_of_subnormal_numbers() -> None:
-    vector = np.array([5e-324, 5e-324])
-    assert below_norm(vector, 2, float(norm_up(vector, 2)))
-
-
-@settings(quick, max_examples=60)
-@given(seed=st.integers(0, 2**32 - 1), size=st.integers(1, 400), scale=st.integers(-300, 300))
-def test_norm_upper_on_full_mantissas(seed: int, size: int, scale: int) -> None:
-    rng = np.random.default_rng(seed)
-    rows = rng.normal(size=(3, size)) * 10.0 ** rng.integers(-3, 3, size=(3, size)) * 10.0**scale
-    rows = np.clip(rows, -1e305, 1e305)
-    for order in (1, 2, math.inf):
-        with np.errstate(over="ignore"):
-            along, across = norm_up(rows, order), norm_up(rows.T, order, axis=0)
-        for bounds in (along, across):
-            assert all(below_norm(row, order, float(bound)) for row, bound in zip(rows, bounds, strict=True))
 
 
 @quick
@@ -140,10 +75,6 @@ def test_product_upper_on_full_mantissas(seed: int, n: int) -> None:
     assert exact <= Fraction(float(product_up(left[None], right[:, None])[0, 0]))
 
 
-def test_dual_orders() -> None:
-    assert [dual_order(p) for p in (1, 2, math.inf)] == [math.inf, 2, 1]
-
-
 # -- the assumed accuracy of elementary functions -------------------------------------------------------------
 
 
@@ -156,41 +87,17 @@ def dense(low: float, high: float, count: int = 1500) -> np.ndarray:
     return found[(found >= low) & (found <= high)]
 
 
-FUNCTIONS = {
-    "exp": (torch.exp, mpmath.exp, -700, 700),
-    "expm1": (torch.expm1, mpmath.expm1, -700, 700),
-    "sigmoid": (torch.sigmoid, lambda v: 1 / (1 + mpmath.exp(-v)), -700, 700),
-    "tanh": (torch.tanh, mpmath.tanh, -30, 30),
-    "erf": (torch.erf, mpmath.erf, -8, 8),
-    "log1p": (torch.log1p, mpmath.log1p, -0.999999, 1e9),
-}
+FUNCTIONS = {"exp": (-700, 700), "expm1": (-700, 700), "tanh": (-30, 30), "log1p": (-0.999999, 1e9)}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_elementary_functions_are_as_accurate_as_assumed(name: str) -> None:
-    """torch and, where there is one, numpy; relative to the result."""
-    function, exact, low, high = FUNCTIONS[name]
-    x = dense(low, high)
-    computed = [function(torch.from_numpy(x)).numpy()]
-    if hasattr(np, name):
-        computed.append(getattr(np, name)(x))
+    """Relative to the result."""
+    x = dense(*FUNCTIONS[name])
     with mpmath.workprec(200):
-        true = [exact(mpmath.mpf(float(v))) for v in x]
-        for values in computed:
-            for v, t, c in zip(x, true, values, strict=True):
-                assert abs(mpmath.mpf(float(c)) - t) <= ROUNDINGS * U * abs(t) + TINY, (name, v)
-
-
-@settings(quick, max_examples=80)
-@given(
-    terms=st.lists(st.floats(-800, 800) | st.floats(-1, 1) | st.sampled_from([-1e300, 1e300]), min_size=1, max_size=9)
-)
-def test_logsumexp_is_as_accurate_as_assumed(terms: list[float]) -> None:
-    found = float(torch.logsumexp(torch.tensor([terms], dtype=torch.float64), 1)[0])
-    with mpmath.workprec(300):
-        top = mpmath.mpf(max(terms))
-        true = top + mpmath.log(sum(mpmath.exp(mpmath.mpf(t) - top) for t in terms))
-        assert abs(mpmath.mpf(found) - true) <= (ROUNDINGS + len(terms)) * U * (1 + abs(true))
+        for v, computed in zip(x.tolist(), getattr(np, name)(x).tolist(), strict=True):
+            true = getattr(mpmath, name)(mpmath.mpf(v))
+            assert abs(mpmath.mpf(computed) - true) <= ROUNDINGS * U * abs(true) + TINY, (name, v)
 
 
 @quick

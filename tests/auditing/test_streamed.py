@@ -89,15 +89,6 @@ def test_everybody_has_the_bounds_of_the_library(written: Audited) -> None:
     assert found["decision"].value_counts().to_dict() == facts["decisions"]
 
 
-def test_the_mean_is_that_of_the_individuals(written: Audited) -> None:
-    out, facts = written
-    found, here = pd.read_parquet(out / "individuals.parquet"), read(out).curve([0.0])
-    for side in ("upper", "lower"):
-        mean = np.average(found[side], weights=found["weight"])
-        assert here[side][0] == pytest.approx(mean, rel=1e-12)
-        assert facts["local"][f"mean_{side}"] == pytest.approx(mean, rel=1e-12)
-
-
 @pytest.mark.parametrize("split", ["all", "test"])
 def test_with_and_without_the_engine_the_same_is_written(folder: Path, tmp_path: Path, split: str) -> None:
     """One file of people, in memory or by the engine: not a number, not a word is different."""
@@ -162,13 +153,6 @@ def test_groups_decisions_and_the_population(folder: Path, tmp_path: Path) -> No
     told = facts["population"]["upper"]
     assert told <= claims["population"]["upper"] <= told * (1 + 2e-3) + 3e-6
     assert "“1”" in (out / "report.html").read_text() or "'1'" in (out / "report.html").read_text()
-
-
-def test_order_infinity_and_gamma_zero(folder: Path, tmp_path: Path) -> None:
-    out, facts = audited(plan(folder, out=str(tmp_path / "out"), order=math.inf, gamma=0.0))
-    assert facts["order"] == "inf"
-    claims = predicate_of(out)["claims"]
-    assert claims["multiplier"] is None and facts["upper"] <= claims["upper"] <= facts["upper"] * (1 + 2e-4) + 2e-6
 
 
 # -- what is kept ------------------------------------------------------------------------------------------------

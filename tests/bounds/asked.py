@@ -1,8 +1,7 @@
-"""Bounds of one run and of two people, asked of the kernel as certificates ask it; margins of all pairs of classes."""
+"""Bounds of one run, asked of the kernel as certificates ask it; margins of all pairs of classes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 from unittest import mock
@@ -29,15 +28,6 @@ class Enclosed(NamedTuple):
     over: Sides
     violation: Array
 
-    @property
-    def rise(self) -> Array:
-        """How far above the middle at the centre margins get."""
-        return self.over[1] - (self.at[0] + self.at[1]) / 2
-
-    @property
-    def fall(self) -> Array:
-        return self.over[0] - (self.at[0] + self.at[1]) / 2
-
 
 def enclose(
     network: Network,
@@ -63,40 +53,3 @@ def enclose(
         else:
             at, over = tiers.enclose(prepared, centre, tier, None if shared else region_of(sets))
     return Enclosed(ordered(head, at), ordered(head, over), head.violation(at, over))
-
-
-class Compared(NamedTuple):
-    """Margins of either person and their difference; the violation by both ranges, and with the difference."""
-
-    near: Sides
-    far: Sides
-    move: Sides
-    apart: Array
-    gap: Array
-
-    @property
-    def low(self) -> Array:
-        return self.move[0]
-
-    @property
-    def high(self) -> Array:
-        return self.move[1]
-
-
-def compare(
-    network: Network,
-    centre: Array,
-    near: ConvexSets,
-    between: ConvexSets,
-    limits: ConvexSets | None = None,
-    within: Sequence[ConvexSets] = (),
-    *,
-    float32_run: bool = False,
-) -> list[Compared]:
-    """Over the sets, and over smaller sets ``within``."""
-    head = kernel.head_of(network, None, float32_run)
-    gaps = kernel.preparations(network).compare(centre, near, between, limits, within, float32_run=float32_run)
-    return [
-        Compared(*(ordered(head, side) for side in gap), head.violation(gap.near, gap.far), head.gap(*gap))
-        for gap in gaps
-    ]

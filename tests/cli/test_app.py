@@ -23,6 +23,7 @@ from isonomy.cli.shift import rounded_up
 DOCS = Path(__file__).parents[2] / "docs"
 COMMANDS = ["audit", "compare", "datasets", "explain", "frontier", "init", "repair", "serve", "shift"]
 COMMANDS += ["train", "verify"]
+QUICK = ("--gamma", "0", "--tier", "interval", "--limit", "10")
 
 
 def test_the_page_in_the_docs_is_that_of_the_commands() -> None:
@@ -186,7 +187,7 @@ def test_a_suggested_gamma_is_never_too_small(value: float, expected: float) -> 
 def test_train_repair_and_frontier(answered: Callable[..., Any], run: Callable[..., Any]) -> None:
     import shlex
 
-    small = ("--data", "moons", "--hidden", "8", "--epochs", "2", "--limit", "20")
+    small = ("--data", "moons", "--hidden", "8", "--epochs", "2", *QUICK)
     status, facts = answered("train", *small, "--learning-rate", "1e-9", "--out", "model.onnx")
     assert status == 3 and facts["collapsed"] and "model.onnx " in facts["reason"]
     assert facts["reason"].endswith(", on the training rows")
@@ -196,9 +197,9 @@ def test_train_repair_and_frontier(answered: Callable[..., Any], run: Callable[.
     assert status == 0 and [record["epoch"] for record in facts["history"]] == [1, 2]
     assert sorted(each.name for each in Path().iterdir()) == ["model.onnx", "model.onnx.json"], "no checkpoint is left"
     again = shlex.split(facts["audit"])[1:]
-    status, judged = answered(*again, "--limit", "8", "--gamma", "0", "--out", "judged")
+    status, judged = answered(*again, "--limit", "8", "--out", "judged")
     assert status == 0 and judged["split"] == "test" and judged["delta"] == 1.0
-    words = ("repair", "--data", "moons", "--model", "model.onnx", "--reads", "coordinates", "--limit", "20")
+    words = ("repair", "--data", "moons", "--model", "model.onnx", "--reads", "coordinates", *QUICK)
     status, found = answered(*words, "--epsilon", "0.9")
     assert status == 0 and found["reached"] and found["agreement"] == 1.0
     status, found = answered("frontier", *small, "--alphas", "0,2", "--epsilon", "0.0001")
@@ -213,7 +214,7 @@ def test_a_training_that_was_stopped_goes_on_to_the_same_network(
 
     real = command._epoch
     words = ("train", "--data", "moons", "--hidden", "8", "--epochs", "4", "--learning-rate", "0.1", "--method", "sgd")
-    words = (*words, "--limit", "10", "--out")
+    words = (*words, *QUICK, "--out")
 
     def epoch(shown: Any, record: dict[str, float]) -> None:
         real(shown, record)

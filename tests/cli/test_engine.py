@@ -215,10 +215,6 @@ def test_one_sentence_and_status_2(run: Run, folder: Path, tmp_path: Path, monke
     ):
         status, out, err = run(*words(plan(folder, **{"out": str(tmp_path / "out"), **options})))
         assert status == 2 and says in err and err.count("\n") == 1 and not out
-    for more in (["--limit", "7"], ["--held-out"]):  # a stream has no use for them
-        status, out, err = run(*words(plan(folder, out=str(tmp_path / "out"))), *more)
-        says = f"'{more[0][2:].replace('-', '_')}' must be left out when 'engine' is given"
-        assert status == 2 and says in err and err.count("\n") == 1 and not out
     monkeypatch.setitem(sys.modules, "distributed", None)
     status, out, err = run(*words(plan(folder, out=str(tmp_path / "out"), engine="dask")), "--json")
     assert status == 2 and "pip install 'isonomy[dask]'" in json.loads(out)["error"]["message"]

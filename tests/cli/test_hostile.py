@@ -92,7 +92,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name, seed in (("a", 0), ("b", 1)):
             frame(seed).to_parquet(f"{name}{FILE}.parquet", index=False)
         Path(f"{FILE}.toml").write_text(schema().to_toml(), encoding="utf-8")
-        trained = call("train", *TABLE, "--out", f"{FILE}.onnx", *LEARN, "--delta", "1")
+        trained = call("train", *TABLE, "--out", f"{FILE}.onnx", *LEARN, *QUICK, "--delta", "1")
         assert trained[0] in (0, 3), trained
         Path("train.txt").write_text(trained[1] + trained[2], encoding="utf-8")
         patch.setenv("FORCE_COLOR", "1")
@@ -105,8 +105,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 TABLE = ("--data", f"a{FILE}.parquet", "--schema", f"{FILE}.toml")
 LEARN = ("--method", "sgd", "--epochs", "2", "--hidden", "4")
+QUICK = ("--gamma", "0", "--tier", "interval", "--limit", "12")
 MODEL = ("--model", f"{FILE}.onnx", "--reads", "coordinates")
-ASKED = (*TABLE, *MODEL, "--split", "all", "--limit", "30", "--epsilon", "0.01", "--gamma", "0.01")
+ASKED = (*TABLE, *MODEL, "--split", "all", "--limit", "8", "--epsilon", "0.01", "--gamma", "0.01", "--tier", "interval")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "audit": ("audit", *ASKED, "--estimate"),
     "explain the audit": ("explain", f"out{FILE}"),
@@ -114,8 +115,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "compare": ("compare", f"out{FILE}", f"out{FILE}"),
     "shift": ("shift", f"a{FILE}.parquet", f"b{FILE}.parquet", "--schema", f"{FILE}.toml"),
     "init": ("init", f"a{FILE}.parquet", f"{FILE}.onnx", "--label", f"label {WORDS}", "--force", "--out", f"i{FILE}"),
-    "frontier": ("frontier", *TABLE, *LEARN, "--alphas", "0,1", "--out", f"frontier{FILE}"),
-    "repair": ("repair", *TABLE, *MODEL, "--epsilon", "0.2", "--rounds", "1", "--out", f"r{FILE}.onnx"),
+    "frontier": ("frontier", *TABLE, *LEARN, *QUICK, "--alphas", "0,1", "--out", f"frontier{FILE}"),
+    "repair": ("repair", *TABLE, *MODEL, *QUICK, "--epsilon", "0.2", "--rounds", "1", "--out", f"r{FILE}.onnx"),
     "verify": ("verify", f"out{FILE}/certificate.json"),
 }
 REFUSED: dict[str, tuple[str, ...]] = {

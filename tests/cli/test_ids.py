@@ -12,7 +12,7 @@ import pytest
 
 from .conftest import Run
 
-QUICK = ("--gamma", "0.02", "--tier", "interval")
+QUICK = ("--gamma", "0", "--tier", "interval")
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from isonomy.training import FairClassifier
 SCORES = ("accuracy", "balanced_accuracy", "auc", "log_loss")
 SMALL = ("--hidden", "6", "--epochs", "3", "--learning-rate", "0.02")
 QUESTIONS = {
-    "defaults": "limit = 12\n",
-    "another": 'split = "train"\nlimit = 10\nseed = 3\ndelta = 1.5\ngamma = 0.05\norder = 2.0\nground = "l1"\n'
+    "defaults": "limit = 5\n",
+    "another": 'split = "train"\nlimit = 5\nseed = 3\ndelta = 1.5\ngamma = 0.05\norder = 2.0\nground = "l1"\n'
     'tier = "interval"\ndomain = "relaxed"\n',
 }
 
@@ -115,7 +115,7 @@ def test_a_metric_file_is_what_is_learned_and_proved(
     asked("")
     people = Population.from_file(_table(), Schema.from_toml(Path("schema.toml")))
     isonomy.WeightedLp.fit(people.train, order=2.0).save("metric.toml")
-    file = asked('metric = "metric.toml"\ndelta = 0.2\ngamma = 0.01\nlimit = 8\nsplit = "test"\n')
+    file = asked('metric = "metric.toml"\ndelta = 0.2\ngamma = 0.01\nlimit = 5\nsplit = "test"\n')
     _, found = answered("train", file, *SMALL, "--out", "net.onnx")
     _, audited = answered("audit", file)
     same(found, audited)
@@ -125,7 +125,7 @@ def test_a_metric_file_is_what_is_learned_and_proved(
 def test_a_frontier_says_of_its_models_what_audits_say(
     asked: Callable[[str], Path], answered: Callable[..., Any]
 ) -> None:
-    file = asked('limit = 8\ngamma = 0.02\nsplit = "test"\n')
+    file = asked('limit = 4\ngamma = 0.02\nsplit = "test"\n')
     _, found = answered("frontier", file, *SMALL, "--alphas", "0,1", "--out", "models")
     for number, model in enumerate(found["models"]):
         _, audited = answered("audit", file, "--model", f"models/{model['model']}", "--out", f"audit-{number}")
@@ -140,7 +140,7 @@ def test_a_frontier_says_of_its_models_what_audits_say(
 def test_scores_and_those_of_a_blind_regression_stand_beside_every_result(
     asked: Callable[[str], Path], answered: Callable[..., Any], run: Callable[..., Any]
 ) -> None:
-    file = asked("limit = 8\ngamma = 0.02\n")
+    file = asked('limit = 8\ngamma = 0.0\ntier = "interval"\nno_search = true\n')
     _, trained = answered("train", file, *SMALL, "--out", "net.onnx")
     _, repaired = answered("repair", file, "--epsilon", "0.5", "--out", "fixed.onnx")
     for scores in (trained["scores"], repaired["before"]["scores"], repaired["after"]["scores"]):

@@ -354,14 +354,8 @@ def dataset(engine: str) -> Results:
         reach = _reaches(found, epsilon, gamma)
     return Results(
         same=_same(_asked(network, people, metric, delta, None), people),
-        upper={
-            "local": found.local.upper.tolist(),
-            **_whole(found.upper, curve["upper"]),
-        },
-        lower={
-            "local": found.local.lower.tolist(),
-            **_whole(found.lower, curve["lower"]),
-        },
+        upper={"local": found.local.upper.tolist(), **_whole(found.upper, curve["upper"])},
+        lower={"local": found.local.lower.tolist(), **_whole(found.lower, curve["lower"])},
         reach=reach,
         words={"verdict": [found.verdict]},
     )

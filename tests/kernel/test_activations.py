@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from flint import arb, arb_series, ctx
 
 from isonomy_verify.activations import CELLS, SHAPES, Activation, Curve, slope_range
@@ -87,6 +88,30 @@ def test_a_coarse_run_is_within_the_lines(activation: Activation) -> None:
         return  # computed in double whatever the argument
     value = np.asarray(shape.value(low.astype(np.float32)), dtype=np.float64)
     assert (bottom <= value).all() and (value <= top).all()
+
+
+def by_torch(activation: Activation) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """torch's own function of the whole line, where it has one and rounds."""
+    names = {"leaky_relu": "LeakyReLU", "sigmoid": "Sigmoid", "tanh": "Tanh", "softplus": "Softplus", "elu": "ELU",
+             "gelu": "GELU", "silu": "SiLU", "hardswish": "Hardswish"}  # fmt: skip
+    if activation.kind in names:
+        return getattr(torch.nn, names[activation.kind])(*activation.parameters)
+    return {"erf": torch.erf, "gelu_tanh": torch.nn.GELU(approximate="tanh")}.get(activation.kind)
+
+
+TORCH = [a for a in ACTIVATIONS if by_torch(a)] + [Activation("softplus", (1e3,)), Activation("leaky_relu", (1e6,))]
+
+
+@pytest.mark.parametrize("activation", TORCH, ids=lambda a: f"{a.kind}{list(a.parameters)}")
+def test_images_cover_a_float32_run_by_torch(activation: Activation) -> None:
+    rng, awkward = np.random.default_rng(1), [0.0, 1e-9, 0.7517915246935645, 1.2784645427610738, 6.0, 20.0, 37.0, 710.0]
+    sizes = 10.0 ** rng.uniform(-18, 6, 300) * rng.choice([-1, 1], 300)
+    x = np.concatenate([np.linspace(-12, 12, 300), sizes, awkward, np.negative(awkward)]).astype(np.float32)
+    function = by_torch(activation)
+    assert function is not None
+    found, at = function(torch.from_numpy(x)).double().numpy(), x.astype(np.float64)[:, None]
+    bottom, top = Curve(activation, at, at, U32).image()
+    assert ((bottom[:, 0] <= found) & (found <= top[:, 0])).all()
 
 
 @EACH

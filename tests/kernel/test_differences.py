@@ -11,7 +11,7 @@ from flint import arb, ctx
 
 from isonomy_verify import differences, joint
 from isonomy_verify.activations import Activation
-from isonomy_verify.arithmetic import Array
+from isonomy_verify.arithmetic import Array, dual_order
 from isonomy_verify.differences import Differences, Gap, Pairs, _relu_rise, compare
 from isonomy_verify.domain import Domain
 from isonomy_verify.forms import Form
@@ -187,6 +187,18 @@ def test_lines_hold_for_every_pair(activation: Activation) -> None:
                     assert not moved > arb(sides.slope[i, j]) * d + arb(sides.above[i, j]) + room
                     assert not moved < arb(sides.low_slope[i, j]) * d + arb(sides.low[i, j]) - room
                     assert not moved > arb(last[i, j]) and not moved < arb(first[i, j])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_difference_is_met_where_nothing_bends(order: float) -> None:
+    """An affine network: the largest difference is the support function of the differences, however far one moves."""
+    rng = np.random.default_rng(5)
+    root, weight = rng.normal(size=(3, 3)) + 2 * np.eye(3), rng.normal(size=(1, 3))
+    nodes = [Node("input", width=3), Node("affine", (0,), weight=weight, bias=np.ones(1))]
+    near, between, x = Ball(np.eye(3), 2.0, 2.0), Ball(root, order, 0.1), rng.normal(size=(2, 3))
+    (gap,) = compare(Pairs(normal_form(nodes), False, near, between), x, near, between)
+    reach = 0.1 * np.linalg.norm(np.linalg.solve(root.T, weight[0]), dual_order(order))
+    assert gap.between.high == pytest.approx(reach, rel=1e-9) and gap.between.low == pytest.approx(-reach, rel=1e-9)
 
 
 def test_a_rise_of_relu_is_not_lost_in_cancellation() -> None:
@@ -449,6 +461,45 @@ def test_spectral_norms_of_wide_matrices() -> None:
     gram = np.outer(v, v)[None].astype(np.float32)
     found, true = float(joint.largest_up(gram)[0]), float(v @ v)
     assert true * (1 - 1e-6) <= found <= true * 1.05
+
+
+@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize("scale", [1e-17, 1e-12, 1.0, 1e9])
+def test_the_largest_eigenvalue_is_not_underestimated(scale: float, single: bool) -> None:
+    rng = np.random.default_rng(8)
+    for size in (1, 2, 9, 24):
+        factor = rng.normal(size=(5, rng.integers(1, 30), size)) * scale
+        gram = (factor.transpose(0, 2, 1) @ factor).astype(np.float32 if single else np.float64)
+        truth, found = np.linalg.eigvalsh(gram.astype(np.float64))[:, -1], joint.largest_up(gram)
+        assert (found >= truth).all()
+        assert (found <= truth * size ** (0.5**joint.SQUARES) * (1.001 if single else 1 + 1e-9)).all()
+
+
+def test_what_is_no_number_has_no_largest_eigenvalue() -> None:
+    gram = np.zeros((3, 2, 2))
+    gram[1, 0, 0], gram[2, 0, 1] = np.nan, np.inf
+    with np.errstate(all="ignore"):
+        found = joint.largest_up(gram)
+    assert found[0] == 0 and not np.isfinite(found[1:]).any()
+
+
+def test_a_slack_is_not_less_than_what_one_difference_can_do() -> None:
+    """Σ |c_i| t_i |w_i·d| over the ball, by many directions; and less than the sum of maxima."""
+    rng = np.random.default_rng(0)
+    layers = normal_form(chain(rng, [4, 24, 20, 3]))
+    weight, ball = layers.layers[0].blocks[0].weight, Ball(np.eye(4), 2.0, 0.7)
+    pairs, together = Pairs(layers, False, ball, ball), joint.Joint.of(joint.Weights(layers), ball)
+    near, far = (Sweep(each, np.zeros((1, 4))) for each in (pairs.near, pairs.far))
+    near.enclose(0)
+    far.enclose(0)
+    sweep = Differences(pairs.between, near, far, None, together)
+    sweep.enclose(0)
+    c = 0.5 * np.abs(rng.normal(size=(1, len(weight))))
+    found = float(together.slack(sweep, 0, c)[0])
+    d = rng.normal(size=(20_000, 4))
+    d *= 0.7 / np.linalg.norm(d, axis=1, keepdims=True)
+    reached = (c * np.abs(d @ weight.T)).sum(1).max()
+    assert reached <= found <= 0.8 * float((c * np.linalg.norm(weight, axis=1) * 0.7).sum())
 
 
 def test_rows_of_wide_layers_are_weighed_together() -> None:

@@ -187,24 +187,6 @@ def test_decisions_hold_for_everybody_within(kind: Kind, outputs: int) -> None:
             assert (scores.argmax(1) == decided)[(decided >= 0) & narrow].all()
 
 
-@pytest.mark.parametrize(("kind", "outputs"), [("softmax", 2), ("sigmoid", 1), ("regression", 1)])
-@pytest.mark.parametrize("threshold", [0.1, 0.5, 0.9])
-def test_decisions_by_a_threshold(kind: Kind, outputs: int, threshold: float) -> None:
-    rng = np.random.default_rng(53)
-    head = Head(kind, outputs, threshold)
-    edge = threshold if kind == "regression" else math.log(threshold / (1 - threshold))
-    t = edge + rng.normal(size=(100, 1)) * 10.0 ** rng.integers(-17, 1, (100, 1))
-    t[:3] = edge
-    decided = head.decision(Enclosure(t, t))
-    with ctx.workprec(400):
-        for value, choice in zip(t[:, 0].tolist(), decided.tolist(), strict=True):
-            score = arb(value) if kind == "regression" else sigma(arb(value))
-            if choice >= 0:
-                assert score > arb(threshold) if choice else score < arb(threshold)
-    assert set(decided.tolist()) == {-1, 0, 1}
-    assert head.decision(Enclosure(np.full((1, 1), math.nan), np.full((1, 1), math.nan))).tolist() == [-1]
-
-
 def test_without_a_threshold_a_regression_decides_nothing() -> None:
     assert Head("regression", 1).decision(Enclosure(np.ones((2, 1)), np.ones((2, 1)))).tolist() == [-1, -1]
 
@@ -271,27 +253,6 @@ def test_a_settled_decision_stands_whatever_changes_that_much(
             else:
                 others = np.delete(high, choice) + change[row]
                 assert low[choice] - change[row] > others.max()
-
-
-@pytest.mark.parametrize(("kind", "outputs", "threshold"), DECIDING)
-def test_a_decision_stands_where_every_contest_is_excluded(kind: Kind, outputs: int, threshold: float | None) -> None:
-    rng = np.random.default_rng([55, outputs])
-    head = Head(kind, outputs, threshold)
-    t, stood, fell = margins(head, rng.normal(size=(400, outputs))), 0, 0
-    here = np.array([decided_by(head, row) for row in t[:200]])
-    contests = head.contests(here)
-    if kind == "sigmoid" and outputs > 1:
-        assert not len(contests.row)
-        return
-    assert set(contests.row.tolist()) == set(np.flatnonzero(here >= 0).tolist())
-    for row in np.unique(contests.row):
-        there, mine = t[200 + row], contests.row == row
-        sign = contests.sign[mine]
-        excluded = head.excluded(sign, sign * there[contests.margin[mine]])
-        same = decided_by(head, there) == here[row]
-        assert same or not excluded.all()
-        stood, fell = stood + bool(excluded.all()), fell + (not same)
-    assert stood and fell
 
 
 @pytest.mark.parametrize(("kind", "outputs"), [("softmax", 2), ("sigmoid", 1), ("regression", 1)])

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import threading
+import weakref
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from flint import ctx
 
 from isonomy_verify import prepared as preparation
+from isonomy_verify import tiers
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.network import Node, normal_form
@@ -20,6 +24,7 @@ from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox
 from isonomy_verify.runs import Run, enclose_run
 from isonomy_verify.sets import ConvexSets
+from isonomy_verify.sweep import Sweep
 from isonomy_verify.tiers import Bounds, Enclosure, Tier, enclose, enclose_at
 
 from .graphs import activation, chain, draw
@@ -428,3 +433,46 @@ def test_a_preparation_is_for_balls_of_one_order() -> None:
         sets = replace(ball, order=order)
         assert ready.enclose(x, sets, "tight").over.high[0, 0] == pytest.approx(largest)
         assert ready.compare(x, sets, sets)[0].between.high[0, 0] == pytest.approx(largest)
+
+
+@EACH
+def test_short_moves_beyond_a_distant_hinge(tier: Tier) -> None:
+    """Regions that do not hold their centre, and a ReLU that they barely reach: 0 must not come out positive."""
+    rng = np.random.default_rng(0)
+    one, none = np.ones((1, 1)), np.zeros(1)
+    nodes = [
+        Node("input", width=1), Node("affine", (0,), weight=one, bias=none),
+        Node("activation", (1,), activation=Activation("relu")), Node("affine", (2,), weight=one, bias=none),
+    ]  # fmt: skip
+    x = -(10.0 ** rng.uniform(-3, 60, (300, 1)))
+    high = -x * (1 + 2.0**-40 * rng.random((300, 1)))
+    found = enclose(Prepared(normal_form(nodes)), x, tier, BallBox(high * rng.uniform(0.1, 1, (300, 1)), high)).over
+    assert (found.low <= 0).all() and (found.high >= 0).all()
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("radius", [0.2, 1e38])
+@pytest.mark.parametrize("kind", ["relu", "tanh"])
+def test_a_batch_is_gone_with_its_bounds(
+    no_collector: None, monkeypatch: pytest.MonkeyPatch, kind: str, radius: float
+) -> None:
+    """No cycle that would keep a batch in memory."""
+    made: list[weakref.ref[Sweep]] = []
+
+    class Seen(Sweep):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(weakref.ref(self))
+
+    monkeypatch.setattr(tiers, "Sweep", Seen)
+    nodes, wide = chain(np.random.default_rng(0), [6, 70, 70, 3], Activation(kind)), np.full((3, 6), radius)
+    enclose(Prepared(normal_form(nodes)), np.zeros((3, 6)), "tight", BallBox(-wide, wide))
+    assert made and all(each() is None for each in made)

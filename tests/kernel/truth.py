@@ -21,29 +21,13 @@ from isonomy_verify.network import Node
 BITS = 400
 
 ACTIVATIONS = [
-    Activation("relu"),
-    Activation("leaky_relu", (0.1,)),
-    Activation("leaky_relu", (-0.7,)),
-    Activation("leaky_relu", (3.0,)),
-    Activation("prelu", (0.1, -2.0, 1.5)),
-    Activation("clip", (-0.3, 1.7)),
-    Activation("clip", (0.4, 0.4)),
-    Activation("clip", (-math.inf, 0.1)),
-    Activation("clip", (-2.0, math.inf)),
-    Activation("sigmoid"),
-    Activation("tanh"),
-    Activation("erf"),
-    Activation("softplus", (1.0,)),
-    Activation("softplus", (7.3,)),
-    Activation("softplus", (1e-3,)),
-    Activation("elu", (1.0,)),
-    Activation("elu", (0.0,)),
-    Activation("elu", (2.5,)),
-    Activation("silu"),
-    Activation("gelu"),
-    Activation("gelu_tanh"),
-    Activation("hardswish"),
-]
+    Activation("relu"), Activation("leaky_relu", (0.1,)), Activation("leaky_relu", (-0.7,)), Activation("leaky_relu",
+    (3.0,)), Activation("prelu", (0.1, -2.0, 1.5)), Activation("clip", (-0.3, 1.7)), Activation("clip", (0.4, 0.4)),
+    Activation("clip", (-math.inf, 0.1)), Activation("clip", (-2.0, math.inf)), Activation("sigmoid"),
+    Activation("tanh"), Activation("erf"), Activation("softplus", (1.0,)), Activation("softplus", (7.3,)),
+    Activation("softplus", (1e-3,)), Activation("elu", (1.0,)), Activation("elu", (0.0,)), Activation("elu", (2.5,)),
+    Activation("silu"), Activation("gelu"), Activation("gelu_tanh"), Activation("hardswish"),
+]  # fmt: skip
 """Every kind, with legal parameters of several sizes and signs; three elements where each has its own."""
 
 

@@ -151,24 +151,13 @@ def modules() -> dict[str, nn.Module]:
     found["linear"] = nn.Linear(WIDTH, 2)
     found["prelu_many"] = nn.Sequential(nn.Linear(WIDTH, 4), nn.PReLU(4), nn.Linear(4, 2))
     found["batch_norm"] = nn.Sequential(
-        nn.BatchNorm1d(WIDTH),
-        nn.Linear(WIDTH, 4),
-        nn.BatchNorm1d(4, affine=False),
-        nn.ReLU(),
-        nn.Linear(4, 2),
+        nn.BatchNorm1d(WIDTH), nn.Linear(WIDTH, 4), nn.BatchNorm1d(4, affine=False), nn.ReLU(), nn.Linear(4, 2)
     )
     found["batch_norm_channels"] = nn.Sequential(
-        nn.Linear(WIDTH, 6),
-        nn.Unflatten(1, (3, 2)),
-        nn.BatchNorm1d(3),
-        nn.Tanh(),
-        nn.Flatten(),
-        nn.Linear(6, 2),
+        nn.Linear(WIDTH, 6), nn.Unflatten(1, (3, 2)), nn.BatchNorm1d(3), nn.Tanh(), nn.Flatten(), nn.Linear(6, 2)
     )
     found["nested"] = nn.Sequential(
-        nn.Sequential(nn.Dropout(0.5), nn.Linear(WIDTH, 4)),
-        nn.Identity(),
-        nn.Sequential(nn.ReLU(), nn.Linear(4, 4)),
+        nn.Sequential(nn.Dropout(0.5), nn.Linear(WIDTH, 4)), nn.Identity(), nn.Sequential(nn.ReLU(), nn.Linear(4, 4))
     )
     found["softmax"] = nn.Sequential(nn.Linear(WIDTH, 4), nn.ReLU(), nn.Linear(4, 3), nn.Softmax(dim=1))
     found["log_softmax"] = nn.Sequential(nn.Linear(WIDTH, 3), nn.LogSoftmax(dim=-1))

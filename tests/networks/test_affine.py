@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kernel.truth import exact as fractions
 
 from isonomy.errors import NetworkError
 from isonomy.networks.graph import Affine
 from isonomy.networks.preprocessing import exact
 from isonomy_verify.arithmetic import U32, gamma
-
-from .exact import apply, matrix, vector
 
 
 @settings(max_examples=100, deadline=None)
@@ -25,7 +24,7 @@ def test_single_precision_runs_are_covered(seed: int, read: int, gives: int) -> 
     bias = random.standard_normal(gives).astype(np.float32)
     run = (weight @ x + bias).astype(np.float32)
     layer = Affine.of(weight, bias)
-    exact = apply(matrix(layer.weight), vector(layer.bias), [Fraction(float(v)) for v in x])
+    exact = fractions(layer.weight) @ fractions(x) + fractions(layer.bias)
     magnitude, offset = layer.magnitudes()
     reach = gamma(layer.roundings, U32) * (magnitude @ np.abs(x.astype(np.float64)) + offset)
     for got, true, bound in zip(run, exact, reach.tolist(), strict=True):

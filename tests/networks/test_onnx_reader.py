@@ -20,16 +20,7 @@ from .architectures import WIDTH, modules
 from .onnx_files import V4, W34, W43, build, check, export, individuals, node, own, saved
 
 MODULES = modules()
-DYNAMO = (
-    "mlp_gelu",
-    "mlp_gelu_tanh",
-    "mlp_silu",
-    "mlp_softplus",
-    "reshaped",
-    "sliced",
-    "batch_norm",
-    "constants",
-)
+DYNAMO = ("mlp_gelu", "mlp_gelu_tanh", "mlp_silu", "mlp_softplus", "reshaped", "sliced", "batch_norm", "constants")
 
 ENDINGS = {"softmax": "same", "log_softmax": "log", "sigmoid": "same"}
 
@@ -87,83 +78,40 @@ def test_weights_in_another_file(tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[onnx.ModelProto, type[IsonomyError], str]] = {
     "operator": (build([node("Sin", "x")]), UnsupportedOperationError, r"'my_sin_y' \(Sin\): Sin is not supported"),
-    "domain": (
-        build([helper.make_node("TreeEnsembleClassifier", ["x"], ["y"], domain="ai.onnx.ml", name="trees")]),
-        UnsupportedOperationError,
-        "'trees'.*ai.onnx.ml.TreeEnsembleClassifier",
-    ),
-    "product": (
-        build([node("Relu", "x", out="h"), node("Mul", "x", "h")]),
-        UnsupportedOperationError,
-        "'my_mul_y'.*product of two tensors",
-    ),
+    "domain": (build([helper.make_node("TreeEnsembleClassifier", ["x"], ["y"], domain="ai.onnx.ml", name="trees")]),
+        UnsupportedOperationError, "'trees'.*ai.onnx.ml.TreeEnsembleClassifier"),
+    "product": (build([node("Relu", "x", out="h"), node("Mul", "x", "h")]), UnsupportedOperationError,
+        "'my_mul_y'.*product of two tensors"),
     "divisor": (build([node("Div", "c", "x")], {"c": V4}), UnsupportedOperationError, "my_div.*divisor"),
     "zero": (build([node("Div", "x", "c")], {"c": 0 * V4}), NetworkError, "my_div.*division by zero"),
-    "embedding": (
-        build([node("Gather", "w", "x")], {"w": W43}, kind=TensorProto.FLOAT),
-        UnsupportedOperationError,
-        "my_gather.*only its data",
-    ),
-    "random": (
-        build([helper.make_node("RandomNormal", [], ["r"], shape=[4], name="noise"), node("Add", "x", "r")]),
-        UnsupportedOperationError,
-        "'noise'",
-    ),
+    "embedding": (build([node("Gather", "w", "x")], {"w": W43}, kind=TensorProto.FLOAT), UnsupportedOperationError,
+        "my_gather.*only its data"),
+    "random": (build([helper.make_node("RandomNormal", [], ["r"], shape=[4], name="noise"), node("Add", "x", "r")]),
+        UnsupportedOperationError, "'noise'"),
     "batch": (build([node("Transpose", "x", perm=[1, 0])]), NetworkError, "my_transpose.*batch axis must stay first"),
-    "batch_used": (
-        build([node("Transpose", "x", perm=[1, 0], out="h"), node("Relu", "h")]),
-        NetworkError,
-        "my_transpose.*batch axis must stay first",
-    ),
-    "transposed_individuals": (
-        build([node("Gemm", "x", "w", transA=1)], {"w": W43}),
-        UnsupportedOperationError,
-        "my_gemm.*its option 'transA' is not supported",
-    ),
-    "unknown_attribute": (
-        build([node("Gemm", "x", "w", transC=1)], {"w": W43}),
-        NetworkError,
-        "my_gemm.*transC",
-    ),
-    "mixing": (
-        build(
-            [node("Reshape", "x", "s", out="h"), node("Reshape", "h", "t")],
-            {"s": np.array([-1]), "t": np.array([2, -1])},
-        ),
-        NetworkError,
-        "my_reshape",
-    ),
-    "softmax_inside": (
-        build([node("Softmax", "x", out="h"), node("Relu", "h")]),
-        UnsupportedOperationError,
-        "'my_softmax_h'.*only as the last",
-    ),
+    "batch_used": (build([node("Transpose", "x", perm=[1, 0], out="h"), node("Relu", "h")]), NetworkError,
+        "my_transpose.*batch axis must stay first"),
+    "transposed_individuals": (build([node("Gemm", "x", "w", transA=1)], {"w": W43}), UnsupportedOperationError,
+        "my_gemm.*its option 'transA' is not supported"),
+    "unknown_attribute": (build([node("Gemm", "x", "w", transC=1)], {"w": W43}), NetworkError, "my_gemm.*transC"),
+    "mixing": (build([node("Reshape", "x", "s", out="h"), node("Reshape", "h", "t")],
+        {"s": np.array([-1]), "t": np.array([2, -1])}), NetworkError, "my_reshape"),
+    "softmax_inside": (build([node("Softmax", "x", out="h"), node("Relu", "h")]), UnsupportedOperationError,
+        "'my_softmax_h'.*only as the last"),
     "half": (build([node("Cast", "x", to=TensorProto.FLOAT16)]), UnsupportedOperationError, "my_cast.*FLOAT16"),
-    "cut": (
-        build([node("CastLike", "x", "c")], {"c": np.array([1])}),
-        UnsupportedOperationError,
-        "my_castlike.*int64 rounds",
-    ),
-    "training": (
-        build([node("BatchNormalization", "x", *"sbmv", training_mode=1)], dict.fromkeys("sbmv", V4**2)),
-        UnsupportedOperationError,
-        "stored statistics",
-    ),
+    "cut": (build([node("CastLike", "x", "c")], {"c": np.array([1])}), UnsupportedOperationError,
+        "my_castlike.*int64 rounds"),
+    "training": (build([node("BatchNormalization", "x", *"sbmv", training_mode=1)], dict.fromkeys("sbmv", V4**2)),
+        UnsupportedOperationError, "stored statistics"),
     "nan": (build([node("Mul", "x", "c")], {"c": V4 * np.nan}), NetworkError, "my_mul.*NaN"),
     "shapes": (build([node("MatMul", "x", "w")], {"w": W34}), NetworkError, "my_matmul.*agree in width"),
     "missing": (build([node("Add", "x", "nowhere")]), NetworkError, "my_add.*'nowhere', which nothing"),
     "one_axis": (build([node("Relu", "x")], shape=(4,)), NetworkError, "two axes"),
     "unknown_width": (build([node("Relu", "x")], shape=("n", "m")), NetworkError, "how many features"),
     "constant_output": (build([node("Relu", "c")], {"c": V4}), NetworkError, "does not depend on the input"),
-    "huge": (
-        build(
-            [helper.make_node("ConstantOfShape", ["s"], ["c"], name="huge"), node("Add", "x", "c")],
-            {"s": np.array([10**6, 10**6])},
-        ),
-        NetworkError,
-        "'huge'.*larger than",
-    ),
-}
+    "huge": (build([helper.make_node("ConstantOfShape", ["s"], ["c"], name="huge"), node("Add", "x", "c")],
+        {"s": np.array([10**6, 10**6])}), NetworkError, "'huge'.*larger than"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)

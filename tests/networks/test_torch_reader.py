@@ -112,12 +112,7 @@ def test_weight_norm_by_parametrization_is_read() -> None:
 class Bad(nn.Module):
     def __init__(self, kind: str) -> None:
         super().__init__()
-        self.kind, self.layer, self.conv, self.norm = (
-            kind,
-            nn.Linear(4, 2),
-            nn.LayerNorm(4),
-            nn.BatchNorm1d(4),
-        )
+        self.kind, self.layer, self.conv, self.norm = (kind, nn.Linear(4, 2), nn.LayerNorm(4), nn.BatchNorm1d(4))
 
     def forward(self, x: Tensor, extra: Tensor | None = None) -> Tensor:
         match self.kind:

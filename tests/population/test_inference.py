@@ -92,13 +92,7 @@ def test_kinds_follow_types() -> None:
     )
     schema = Schema.infer(frame, label="y", weight="w", protected=["race"], immutable=["age"], proxies=["job"])
     kinds = {feature.name: feature.kind for feature in schema.features}
-    assert kinds == {
-        "age": "integer",
-        "race": "categorical",
-        "pay": "numeric",
-        "job": "categorical",
-        "size": "ordinal",
-    }
+    assert kinds == {"age": "integer", "race": "categorical", "pay": "numeric", "job": "categorical", "size": "ordinal"}
     assert schema["size"].categories == ("S", "M", "L")
     assert schema["job"].levels == ("clerk", "missing") and schema["job"].proxy
     assert schema["pay"].fill == 1.0 and schema["age"].immutable

@@ -134,12 +134,6 @@ def test_choosing_rows_by_slice_mask_and_sample() -> None:
         people.sample(0)
 
 
-def test_arrow_tables_are_read() -> None:
-    frame = table().assign(age=table()["age"].astype("int32"))
-    expected = Population.from_frame(frame, SCHEMA).x
-    assert np.array_equal(Population.from_frame(pa.Table.from_pandas(frame), SCHEMA).x, expected)
-
-
 def test_polars_tables_are_read() -> None:
     polars = pytest.importorskip("polars")
     frame = table()

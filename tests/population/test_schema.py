@@ -208,10 +208,7 @@ def test_missing_values_listed_in_the_schema() -> None:
         (lambda: Feature("a", tolerance=-1), "'tolerance' must be a finite number >= 0. Got -1"),
         (lambda: Feature("a", tolerance=1, relative_tolerance=0.1), "not both"),
         (lambda: Feature("a", "ordinal", categories=("x", "y"), fill="z"), "one of the levels. Got 'z'"),
-        (
-            lambda: Feature("a", "categorical", categories=("x", "y"), labels={"z": "?"}),
-            "keyed by categories",
-        ),
+        (lambda: Feature("a", "categorical", categories=("x", "y"), labels={"z": "?"}), "keyed by categories"),
         (lambda: Schema("s", ()), "has no features"),
         (lambda: Schema("s", (Feature("a"), Feature("a"))), "column 'a' has two roles"),
         (lambda: Schema("s", (Feature("a"),), weight="a"), "column 'a' has two roles"),

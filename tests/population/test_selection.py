@@ -39,10 +39,7 @@ def table(n: int = 1000, wrong: int = 0) -> Population:
         ),
         (table()[:300], "300 of 1,000 people of the table, chosen by hand and not drawn at random"),
         (table()[[3]], "1 of 1,000 people of the table, chosen by hand and not drawn at random"),
-        (
-            table().sample(300)[:20].sample(9),
-            "9 of 1,000 people of the table, chosen by hand and not drawn at random",
-        ),
+        (table().sample(300)[:20].sample(9), "9 of 1,000 people of the table, chosen by hand and not drawn at random"),
         (table().sample(300).sample(20), "20 of 1,000 people, drawn at random from the table as given"),
         (
             table(1000, 10),

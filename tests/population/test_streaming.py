@@ -6,6 +6,7 @@ import gzip
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +16,13 @@ import pyarrow.csv as pcsv
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.contracts.source import SCHEMA as LOANS
 from tests.population.strategies import Case, cases, patient
 
 from isonomy.errors import DataError, FileError, ParameterError
-from isonomy.population import Feature, Label, Population, Schema, Split, stream
+from isonomy.population import Population, Schema, Split, stream
 
-SCHEMA = Schema(
-    "loans",
-    (
-        Feature("age", "integer", low=18, high=98, protected=True),
-        Feature("pay", low=-10, high=10, fill=0.0),
-        Feature("job", "categorical", categories=("1", "2", "NA"), missing="category", missing_values=("?",)),
-        Feature("rank", "ordinal", categories=("low", "high")),
-    ),
-    label=Label("repaid", ("no", "yes")),
-    weight="w",
-)
+SCHEMA = replace(LOANS, split=None)
 
 
 def table(n: int = 1000, seed: int = 0) -> pd.DataFrame:

@@ -133,22 +133,18 @@ def test_csv_is_refused_as_it_unpacks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "tsv", "parquet"])
 def test_many_columns_are_refused_before_they_are_looked_at(tmp_path: Path, kind: str) -> None:
-    names, file = [f"c{i}" for i in range(40_000)], tmp_path / f"people.{kind}"
+    names, file, enough = [f"c{i}" for i in range(1000)], tmp_path / f"people.{kind}", 1000 * COLUMN
     separator = "\t" if kind == "tsv" else ","
     if kind == "parquet":
         pq.write_table(pa.table(dict.fromkeys(names, pa.array([0], pa.int8()))), file)
     else:
         text = separator.join(names) + "\n" + separator.join("0" for _ in names) + "\n"
         file.write_bytes(gzip.compress(text.encode()) if kind == "csv.gz" else text.encode())
-    words = (
-        f"Table {file} declares 40,000 columns, each of which counts as {COLUMN:,} cells or more",
-        f"{CELLS:,} cells",
-    )
-    for call in (lambda: Population.from_file(file, TWO), lambda: read_unknown(file), lambda: open_people(file, TWO)):
-        with pytest.raises(FileError) as caught:
-            call()
-        assert all(each in str(caught.value) for each in words), caught.value
-    assert len(Population.from_file(file, TWO, table_limit=40_000 * COLUMN)) == 1
+    words = f"Table {file} declares 1,000 columns, each of which counts as {COLUMN:,} cells or more", f"{enough - 1:,}"
+    refused(lambda: Population.from_file(file, TWO, table_limit=enough - 1), *words)
+    refused(lambda: read_unknown(file, enough - 1), *words)
+    refused(lambda: open_people(file, TWO, table_limit=enough - 1), *words)
+    assert len(Population.from_file(file, TWO, table_limit=enough)) == 1
 
 
 def test_a_million_columns_are_not_counted_one_by_one(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def test_loads_in_silence_and_alone(browser: Any, address: str) -> None:
     assert page.evaluate("getComputedStyle(document.querySelector('.facts')).display") == "grid", "and so is its style"
 
 
+@pytest.mark.some(1)
 def test_sorts_by_keyboard(browser: Any, address: str) -> None:
     page, _ = opened(browser, address)
     people = "#spread-1 tbody:last-of-type td:nth-child(2)"
@@ -86,6 +87,7 @@ def test_filters_groups_and_reads_the_curve(browser: Any, address: str) -> None:
     assert page.locator("#reading").text_content() != before
 
 
+@pytest.mark.some(1)
 def test_skip_link_is_first_and_leads_to_the_report(browser: Any, address: str) -> None:
     page, _ = opened(browser, address)
     page.keyboard.press("Tab")
@@ -100,6 +102,7 @@ def test_nothing_sticks_out_on_any_screen(browser: Any, address: str, width: int
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.some(1)
 def test_dark_mode_is_dark_and_paper_is_white(browser: Any, address: str) -> None:
     page, _ = opened(browser, address, color_scheme="dark")
     colour = "getComputedStyle(document.documentElement).backgroundColor"
@@ -116,6 +119,7 @@ def test_everything_is_there_without_javascript(browser: Any, address: str) -> N
     assert page.locator("#curve-table").is_visible()
 
 
+@pytest.mark.some(1)
 def test_screenshot_and_print(browser: Any, address: str, tmp_path: Path) -> None:
     page, _ = opened(browser, address)
     page.screenshot(path=tmp_path / "page.png", full_page=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 import socket
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from isonomy.service.answering import Answering
 from isonomy.service.app import CHEAP, _kind
 from isonomy.service.connections import HEAD as HEADS
 
-from .example import SCHEMA, process, rows
+from .example import SCHEMA, Process, process, rows
 
 Serve = Callable[..., TestClient]
 GOOD = rows(1)[0]
@@ -108,33 +107,39 @@ def sent(port: int, request: bytes) -> bytes:
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-def test_other_ways_to_speak_http(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """One service for those who leave it as it was."""
+    with process(tmp_path_factory.mktemp("running") / "audit.db", headers_timeout=5.0) as found:
+        yield found
+
+
+def test_other_ways_to_speak_http(running: Process) -> None:
     body = json.dumps({"individual": GOOD}).encode()
     whole = HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
     chunked = HEAD + b"Connection: close\r\nTransfer-Encoding: chunked\r\n"
-    with process(tmp_path / "audit.db", headers_timeout=5.0) as running:
 
-        def statuses(request: bytes) -> list[bytes]:
-            return re.findall(rb"HTTP/1\.1 (\d+)", sent(running.port, request))
+    def statuses(request: bytes) -> list[bytes]:
+        return re.findall(rb"HTTP/1\.1 (\d+)", sent(running.port, request))
 
-        assert statuses(whole.replace(b"HTTP/1.1", b"HTTP/1.0")) == [b"200"]
-        assert statuses(whole.replace(b"Connection: close\r\n", b"") * 4 + whole) == [b"200"] * 5  # one after another
-        assert statuses(chunked + b"\r\n" + chunks) == [b"200"]
-        assert statuses(chunked + b"Content-Length: 5\r\n\r\n" + chunks) == [b"400"]  # two readers, two requests
-        for wrong in (b"Content-Length: 5\r\nContent-Length: 6", b"Content-Length: -5", b"Host: evil", b"X: \x00"):
-            assert statuses(HEAD + wrong + b"\r\n\r\n{}") == [b"400"]
-        assert statuses(chunked + b"\r\nZZ\r\n") == [b"400"]
-        assert statuses(b"GET /health/live HTTP/1.1\r\n\r\n") == [b"400"]  # no host
-        assert statuses(b"GET /health/live HTTP/1.0\r\n\r\n") == [b"421"]
-        assert statuses(whole.replace(b"\r\nHost: localhost", b"\r\nHost: evil.example")) == [b"421"]
-        upgrade = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: websocket"
-        assert statuses(upgrade + b"\r\n\r\n") == [b"200"]
-        head = sent(running.port, b"HEAD /v1/certificate HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 200") and head.endswith(b"\r\n\r\n")
+    assert statuses(whole.replace(b"HTTP/1.1", b"HTTP/1.0")) == [b"200"]
+    assert statuses(whole.replace(b"Connection: close\r\n", b"") * 4 + whole) == [b"200"] * 5  # one after another
+    assert statuses(chunked + b"\r\n" + chunks) == [b"200"]
+    assert statuses(chunked + b"Content-Length: 5\r\n\r\n" + chunks) == [b"400"]  # two readers, two requests
+    for wrong in (b"Content-Length: 5\r\nContent-Length: 6", b"Content-Length: -5", b"Host: evil", b"X: \x00"):
+        assert statuses(HEAD + wrong + b"\r\n\r\n{}") == [b"400"]
+    assert statuses(chunked + b"\r\nZZ\r\n") == [b"400"]
+    assert statuses(b"GET /health/live HTTP/1.1\r\n\r\n") == [b"400"]  # no host
+    assert statuses(b"GET /health/live HTTP/1.0\r\n\r\n") == [b"421"]
+    assert statuses(whole.replace(b"\r\nHost: localhost", b"\r\nHost: evil.example")) == [b"421"]
+    upgrade = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: websocket"
+    assert statuses(upgrade + b"\r\n\r\n") == [b"200"]
+    head = sent(running.port, b"HEAD /v1/certificate HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200") and head.endswith(b"\r\n\r\n")
 
 
-def test_headers_above_their_limit_get_431(tmp_path: Path) -> None:
+def test_headers_above_their_limit_get_431(running: Process) -> None:
     """In one piece, in many, in one header or in the address, complete or not; what is just below is answered."""
     start, end = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n", b"\r\n\r\n"
 
@@ -142,24 +147,23 @@ def test_headers_above_their_limit_get_431(tmp_path: Path) -> None:
         return start + b"X: " + b"a" * (size - len(start) - 3 - len(end)) + end
 
     many = b"".join(b"X%d: 1\r\n" % place for place in range(9000))
-    with process(tmp_path / "audit.db", headers_timeout=5.0) as running:
-        assert sent(running.port, padded(HEADS)).startswith(b"HTTP/1.1 200")
-        large = (
-            padded(HEADS + 1), padded(100_000), padded(1_000_000), start + many + b"\r\n",
-            start + b"X:" + b" " * 70_000 + end, b"GET /" + b"a" * 70_000 + start[16:] + b"\r\n", padded(90_000)[:-4],
-        )  # fmt: skip
-        for request in large:
-            answer = sent(running.port, request)
-            assert answer.startswith(b"HTTP/1.1 431 ") and b"at most 65536 bytes" in answer
-        with socket.create_connection(("127.0.0.1", running.port)) as slow:  # piece by piece, after a good request
-            slow.settimeout(60)
-            slow.sendall(start.replace(b"Connection: close\r\n", b"") + b"\r\n")
-            assert slow.recv(4096).startswith(b"HTTP/1.1 200")
-            for at in range(0, 90_000, 9_000):
-                slow.sendall(padded(90_000)[at : at + 9_000])
-            assert slow.recv(4096).startswith(b"HTTP/1.1 431 ")
-            assert ends_within(slow, 60) < 60
-        assert len(running.post({"individual": GOOD})["predictions"]) == 1
+    assert sent(running.port, padded(HEADS)).startswith(b"HTTP/1.1 200")
+    large = (
+        padded(HEADS + 1), padded(100_000), padded(1_000_000), start + many + b"\r\n",
+        start + b"X:" + b" " * 70_000 + end, b"GET /" + b"a" * 70_000 + start[16:] + b"\r\n", padded(90_000)[:-4],
+    )  # fmt: skip
+    for request in large:
+        answer = sent(running.port, request)
+        assert answer.startswith(b"HTTP/1.1 431 ") and b"at most 65536 bytes" in answer
+    with socket.create_connection(("127.0.0.1", running.port)) as slow:  # piece by piece, after a good request
+        slow.settimeout(60)
+        slow.sendall(start.replace(b"Connection: close\r\n", b"") + b"\r\n")
+        assert slow.recv(4096).startswith(b"HTTP/1.1 200")
+        for at in range(0, 90_000, 9_000):
+            slow.sendall(padded(90_000)[at : at + 9_000])
+        assert slow.recv(4096).startswith(b"HTTP/1.1 431 ")
+        assert ends_within(slow, 60) < 60
+    assert len(running.post({"individual": GOOD})["predictions"]) == 1
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig"])
@@ -185,14 +189,11 @@ def test_a_hundred_thousand_names_that_nobody_knows(monkeypatch: pytest.MonkeyPa
     assert all(len(str(each)) < 300 for each in caught.value.details)
 
 
-def test_nothing_large_is_imported_while_serving(serve: Serve) -> None:
+def test_nothing_large_is_imported_while_serving(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """The monitor's distance needs a package whose import takes seconds: it is there before the first request."""
-    code = (
-        "import sys; from isonomy.service import Settings, create_app; from tests.service.example import bare; "
-        "from starlette.testclient import TestClient; client = TestClient(create_app(bare(), Settings(database="
-        "'sqlite://')));  client.__enter__(); assert 'ot' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2], timeout=300)
+    monkeypatch.delitem(sys.modules, "ot", raising=False)
+    serve()
+    assert "ot" in sys.modules
 
 
 @pytest.mark.parametrize(

@@ -105,10 +105,7 @@ def test_a_single_column_is_read_too() -> None:
         reader.coordinates([{"age": 11}])
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"{", b"\xff\xfe\xfa", b"[" * 100_000, b'{"a": }', b"\x00", b"nul"],
-)
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe\xfa", b"[" * 100_000, b'{"a": }', b"\x00", b"nul"])
 def test_bodies_that_are_no_json(body: bytes) -> None:
     with pytest.raises(DataError):
         parse(body)

@@ -116,22 +116,7 @@ def test_arrays_that_are_no_metric_are_refused(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        {"kind": np.array("somewhere")},
-        {"low": np.zeros(3)},
-        {"low": np.full(5, 2.0)},
-        {"unit": np.zeros(5)},
-        {"origin": np.full(5, np.nan)},
-        {"blocks": np.array([[0, 2], [1, 3]])},
-        {"blocks": np.array([[3, 6]])},
-        {"blocks": np.array([[3, 3]])},
-        {"blocks": np.array([[-1, 2]])},
-        {"low": np.full(5, -5.0)},
-        {"high": np.full(5, 5.0)},
-        {"fills": np.array([[1.0, 0.0, 0.5]])},
-        {"fills": np.array([[0.0, 5.0, 0.5]])},
-    ],
+    "wrong", [{"kind": np.array("somewhere")}, {"low": np.zeros(3)}, {"blocks": np.array([[0, 2], [1, 3]])}]
 )
 def test_arrays_that_are_no_domain_are_refused(wrong: dict[str, Any]) -> None:
     names, no = tuple("abcde"), np.zeros(5, dtype=bool)

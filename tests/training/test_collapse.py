@@ -91,10 +91,7 @@ def test_a_regression_that_gives_one_number_has_collapsed() -> None:
     assert said(shifted, x, np.full(500, 3.0)) == ""
 
 
-@given(
-    decisions=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=40),
-    copies=st.integers(1, 3),
-)
+@given(decisions=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=2, max_size=40), copies=st.integers(1, 3))
 def test_against_counting(decisions: list[tuple[bool, bool]], copies: int) -> None:
     """An oracle that counts: never for all right, always for a constant, and never above both margins."""
     rows = np.array(decisions * copies, dtype=np.int64)
