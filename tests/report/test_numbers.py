@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isonomy.report.model import Rounded
 from isonomy.report.numbers import cell, parameter, percent, quantiles, signed
+from isonomy.report.sections import Rounded
 from isonomy_verify.arithmetic import mean_down, mean_up
 
 sizes = st.floats(0, 1e12, allow_subnormal=True)

@@ -17,7 +17,7 @@ import isonomy
 from isonomy.fairness import group_fairness
 from isonomy.report import Findings
 from isonomy.report.figures import curve
-from isonomy.report.model import Fact
+from isonomy.report.sections import Fact
 from isonomy.similarity import WeightedLp
 
 from .audits import NASTIER, NASTY, audit, crowded, network, render, schema

@@ -20,11 +20,11 @@ from isonomy.report import words
 from isonomy.report.drivers import drivers
 from isonomy.report.findings import Findings
 from isonomy.report.groups import groups
-from isonomy.report.model import Cell, Fact, Facts, FactTable, Rounded, Section, exact, percentage, round_down, table
 from isonomy.report.numbers import parameter, percent
 from isonomy.report.pairs import facts_of_row
 from isonomy.report.people import DECISIONS, Group, all_people, find_groupings, group_tables, histogram, shares_of
 from isonomy.report.privacy import SMALLEST, hidden_groups
+from isonomy.report.sections import Cell, Fact, Facts, FactTable, Rounded, Section, exact, percentage, round_down, table
 from isonomy.report.shifted import shift, worst_population
 from isonomy.report.similar import sampled_people, similar
 

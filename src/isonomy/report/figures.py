@@ -13,9 +13,9 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from isonomy.report.model import Fact
 from isonomy.report.numbers import parameter
 from isonomy.report.people import DECISIONS, Group, round_up
+from isonomy.report.sections import Fact
 
 Place = tuple[float, Fact, Fact]
 """A shift, and the lower and upper bound within it."""

@@ -12,8 +12,8 @@ from isonomy.certificates.local import LocalCertificate
 from isonomy.population.outcome import decided
 from isonomy.report import words
 from isonomy.report.findings import output_names, role_of
-from isonomy.report.model import Cell, Facts, Rounded, Section, exact, table
 from isonomy.report.numbers import cell, listed
+from isonomy.report.sections import Cell, Facts, Rounded, Section, exact, table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from isonomy.escapes import visible
 from isonomy.report.facts import OBSERVED
-from isonomy.report.model import Cell, Facts, FactTable, rewritten
+from isonomy.report.sections import Cell, Facts, FactTable, rewritten
 
 _COLOUR = {"certified": "bold green", "violated": "bold red", "undecided": "bold yellow", "none": "bold"}
 _TERMS = ("Network", "Similar people")
