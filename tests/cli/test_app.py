@@ -161,7 +161,7 @@ def test_a_terminal_without_the_letters_gets_escapes(monkeypatch: pytest.MonkeyP
 
 
 def test_parts_that_are_not_installed_are_named(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isonomy.cli.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("isonomy.cli.service.find_spec", lambda name: None)
     for command, extra in (("serve", "serve"),):
         status, _, err = run(command, "--anything", "1")
         assert status == 2 and f"pip install isonomy[{extra}]" in err

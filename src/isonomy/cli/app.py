@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from isonomy.cli import audit, datasets, explain, extras, init, records, shift, training
+from isonomy.cli import audit, datasets, explain, init, records, service, shift, training
 from isonomy.cli.console import answering, fail
 from isonomy.errors import IsonomyError
 
@@ -32,9 +32,9 @@ _COMMANDS = (
 for command in _COMMANDS:
     app.command(command.__name__)(answering(command))
 app.add_typer(datasets.app, name="datasets")
-app.add_typer(extras.log, name="log")
+app.add_typer(service.log, name="log")
 forwarded = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-app.command("serve", context_settings=forwarded)(extras.serve)
+app.command("serve", context_settings=forwarded)(service.serve)
 
 
 def _version(wanted: bool) -> None:
