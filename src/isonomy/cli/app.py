@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from isonomy.cli import audit, datasets, explain, init, records, service, shift, training
+from isonomy.cli import audit, certificates, datasets, explain, init, service, shift, training
 from isonomy.cli.console import answering, fail
 from isonomy.errors import IsonomyError
 
@@ -26,7 +26,7 @@ app = typer.Typer(
 )
 
 _COMMANDS = (
-    audit.audit, init.init, explain.explain, records.verify, records.compare, shift.shift, training.train,
+    audit.audit, init.init, explain.explain, certificates.verify, certificates.compare, shift.shift, training.train,
     training.frontier, training.repair,
 )  # fmt: skip
 for command in _COMMANDS:

@@ -136,7 +136,7 @@ def _ids_of(record: Any) -> Any:
     import numpy as np
 
     from isonomy.auditing.output import INDIVIDUALS, ids_by_row
-    from isonomy.cli.records import named_beside
+    from isonomy.cli.certificates import named_beside
 
     if record.schema.id is None:
         return None
