@@ -104,7 +104,7 @@ def compare(
 
     from isonomy.auditing.output import INDIVIDUALS
     from isonomy.records import read
-    from isonomy.report.pairs import facts_of_change
+    from isonomy.report.comparison import facts_of_change
     from isonomy.report.text import change_to_markdown, to_json
 
     files = [_certificate(path) for path in (old, new)]

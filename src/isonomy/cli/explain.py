@@ -56,7 +56,7 @@ def explain(
     from isonomy.certificates import certify_local
     from isonomy.errors import ParameterError, template
     from isonomy.population.outcome import decided, named, rule
-    from isonomy.report.pairs import facts_of_row
+    from isonomy.report.counterpart import facts_of_row
     from isonomy.report.terminal import row_to_terminal
     from isonomy.report.text import to_json
 

@@ -1,9 +1,9 @@
 """The facts of an audit: every number, rounded to the side on which it stays true, and every sentence, once.
 
-:func:`facts_of` makes them of an audit, :mod:`isonomy.report.pairs` of one person, and of two audits. Renderers
-(:mod:`isonomy.report.html`, :mod:`~isonomy.report.terminal`, :mod:`~isonomy.report.text`) choose a form, never a number
-or a word, so that page, terminal, Markdown, JSON and JUnit cannot contradict each other. What redaction hides is not in
-the facts, so that no renderer can show it.
+:func:`facts_of` makes them of an audit, :mod:`isonomy.report.counterpart` of one person and
+:mod:`~isonomy.report.comparison` of two audits. Renderers (:mod:`isonomy.report.html`, :mod:`~isonomy.report.terminal`,
+:mod:`~isonomy.report.text`) choose a form, never a number or a word, so that page, terminal, Markdown, JSON and JUnit
+cannot contradict each other. What redaction hides is not in the facts, so that no renderer can show it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from isonomy.report import words
+from isonomy.report.counterpart import facts_of_row
 from isonomy.report.drivers import drivers
 from isonomy.report.findings import Findings
 from isonomy.report.groups import groups
 from isonomy.report.numbers import parameter, percent
-from isonomy.report.pairs import facts_of_row
 from isonomy.report.people import DECISIONS, Group, all_people, find_groupings, group_tables, histogram, shares_of
 from isonomy.report.privacy import SMALLEST, hidden_groups
 from isonomy.report.sections import Cell, Fact, Facts, FactTable, Rounded, Section, exact, percentage, round_down, table
