@@ -236,6 +236,8 @@ def repair(
     also where only networks are certified that have collapsed: that give everybody one class, or are no better.
     """
     from isonomy.auditing.inputs import part_of, read_inputs, read_table
+    from isonomy.certificates import Transport
+    from isonomy.training import FineTuning
     from isonomy.training import repair as repair_network
     from isonomy.training.perceptron import write_onnx
 
@@ -256,9 +258,9 @@ def repair(
         before = _run_audit(plan, bar, inputs)
         bar.stage("Repairing")
         result = repair_network(
-            inputs.network, people, plan.epsilon, metric=inputs.metric, delta=plan.delta, gamma=plan.gamma,
-            order=plan.order, ground=inputs.ground, tier=plan.tier, judged_on=inputs.people, rounds=rounds,
-            epochs=epochs, random_state=plan.seed, progress=bar,
+            inputs.network, people, plan.epsilon, metric=inputs.metric, delta=plan.delta,
+            shift=Transport(plan.gamma, plan.order, inputs.ground), tier=plan.tier, judged_on=inputs.people,
+            tuning=FineTuning(rounds, epochs, random_state=plan.seed), progress=bar,
         )  # fmt: skip
         write_onnx(result.network, out)
         bar.stage("Proving")
