@@ -132,7 +132,9 @@ def test_every_rate_names_its_class(favourable: str) -> None:
     found = audit()
     schema = dataclasses.replace(found.people.schema, label=Label("outcome", ("no", "yes"), favourable=(favourable,)))
     people = Population.from_frame(found.people.frame, schema)
-    group = isonomy.group_fairness(found.network, people, favourable=favourable, resamples=200)
+    group = isonomy.group_fairness(
+        found.network, people, favourable=favourable, bootstrap=isonomy.fairness.Bootstrap(200)
+    )
     question = dataclasses.replace(found.certificate.question, outcome=schema.label)
     certificate = dataclasses.replace(found.certificate, question=question)
     named = dataclasses.replace(found, people=people, group=group, certificate=certificate)

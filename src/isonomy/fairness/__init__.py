@@ -2,6 +2,6 @@
 
 from isonomy.fairness.blind import blind_scores
 from isonomy.fairness.decisions import scores
-from isonomy.fairness.group import GroupFairness, group_fairness
+from isonomy.fairness.group import Bootstrap, GroupFairness, group_fairness
 
-__all__ = ["GroupFairness", "blind_scores", "group_fairness", "scores"]
+__all__ = ["Bootstrap", "GroupFairness", "blind_scores", "group_fairness", "scores"]
