@@ -121,7 +121,7 @@ def _audit(head: str, nasty: bool, **changes: Any) -> Findings:
         certificate=certificate,
         group=group,
         shifts=(ObservedShift(NASTY if nasty else "next year", wasserstein(crowd, people(head, nasty, seed=5))),),
-        accuracy=0.75 if head != "regression" else None,
+        scores={"accuracy": 0.75} if head != "regression" else {},
         sources={NASTIER if nasty else "people.csv": "ab" * 32},
         command=f"isonomy audit {NASTY}" if nasty else "isonomy audit",
         created="2026-01-02T03:04:05Z",

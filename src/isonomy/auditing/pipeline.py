@@ -135,7 +135,6 @@ def run(
     people = certificate.people
     assert people is not None
     people = people if plan.redact else with_ids(people, plan)
-    scored = scores(certificate.question.network, people, certificate.question.outcome)
     group, refusal = _groups(certificate, people)
     return Findings(
         title=plan.name or people.schema.name,
@@ -155,7 +154,7 @@ def run(
         created=_started(work).isoformat(timespec="seconds"),
         redacted=plan.redact,
         other_reading=other,
-        **{name: value for name, value in scored.items() if name in Findings.__dataclass_fields__},
+        scores=scores(certificate.question.network, people, certificate.question.outcome),
     )
 
 

@@ -44,10 +44,6 @@ _REPORTED = (
     "decisions", "printed",
 )  # fmt: skip
 """Names in the document of an audit that are reported about a network written here."""
-_SCORES = {
-    "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auc": "AUC", "log_loss": "log-loss",
-    "mean_absolute_error": "mean absolute error", "r2": "R²",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -328,12 +324,12 @@ def _run_audit(plan: Plan, bar: Bar | None, inputs: Inputs | None = None) -> Fin
 
 def _reported(findings: Findings) -> dict[str, Any]:
     """Return bounds and verdicts under their names in the document of an audit, and the scores."""
+    from isonomy.fairness import SCORES
     from isonomy.report.facts import facts_of
     from isonomy.report.text import to_json
 
     document = to_json(facts_of(findings))
-    known = {name: getattr(findings, name) for name in _SCORES}
-    scores = {name: value for name, value in known.items() if value is not None}
+    scores = {name: findings.scores[name] for name in SCORES if name in findings.scores}
     return {name: document[name] for name in _REPORTED if name in document} | {"scores": scores}
 
 
@@ -351,15 +347,16 @@ def _table(rows: Sequence[tuple[str, Findings | None, Mapping[str, float]]]) -> 
     """Return a table of networks with their bounds (none for one that was not audited) and scores."""
     from rich.table import Table
 
+    from isonomy.fairness import SCORES
     from isonomy.report.facts import facts_of
 
-    names = [name for name in _SCORES if any(name in scores for _, _, scores in rows)]
+    names = [name for name in SCORES if any(name in scores for _, _, scores in rows)]
     bounds = {
         "upper": "proved within γ",
         "local.mean_upper": "proved of these",
         "decisions.certified": "decisions safe",
     }
-    table = Table("", *bounds.values(), *(_SCORES[name] for name in names))
+    table = Table("", *bounds.values(), *(SCORES[name] for name in names))
     for title, findings, scores in rows:
         known = {} if findings is None else {fact.code: fact.bounded for fact in facts_of(findings)["summary"].facts}
         shown = (f"{scores[name]:.3f}" if name in scores else "–" for name in names)

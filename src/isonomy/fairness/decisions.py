@@ -21,6 +21,12 @@ from isonomy.population.outcome import decided, favourable_places, outcome_of
 
 BoolArray = NDArray[np.bool_]
 
+SCORES = {
+    "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auc": "AUC", "log_loss": "log-loss",
+    "mean_absolute_error": "mean absolute error", "r2": "R²",
+}  # fmt: skip
+"""The :func:`scores` that are shown, in words."""
+
 
 def decide(
     given: Network | npt.ArrayLike, people: Population, threshold: float | None, favourable: str | Sequence[str] | None

@@ -110,16 +110,10 @@ def decision_outcome(findings: Findings) -> tuple[str, str, str]:
         sentence = f"{phrase} when the person is replaced by somebody similar, who was found{'; ' if rest else ''}"
         return "violated", phrase, f"{sentence}{', '.join(rest)}."
     if open_:
-        return (
-            "undecided",
-            f"{open_:,} of {n:,} decisions open",
-            (f"Of {n:,} decisions {proved} when the person is replaced by anybody similar, {undecided}."),
-        )
-    return (
-        "certified",
-        "no decision flips",
-        (f"None of the {n:,} decisions flips when the person is replaced by anybody similar: that is proved."),
-    )
+        sentence = f"Of {n:,} decisions {proved} when the person is replaced by anybody similar, {undecided}."
+        return "undecided", f"{open_:,} of {n:,} decisions open", sentence
+    sentence = f"None of the {n:,} decisions flips when the person is replaced by anybody similar: that is proved."
+    return "certified", "no decision flips", sentence
 
 
 def unit(findings: Findings) -> str:
@@ -177,9 +171,8 @@ def not_proved(findings: Findings, similar: Similar, behind: str) -> Terms:
     fixed = f" People who differ in {listed(list(similar.fixed))} are never compared." if similar.fixed else ""
     outside = [shift.name for shift in findings.shifts if shift.distance.lower > certificate.gamma]
     beyond = f" Already outside: {listed(outside)}." if outside else ""
-    accuracy = (
-        "" if findings.accuracy is None else f" Its accuracy on these people, {findings.accuracy:.3f}, was observed."
-    )
+    score = findings.scores.get("accuracy")
+    accuracy = "" if score is None else f" Its accuracy on these people, {score:.3f}, was observed."
     terms = [
         ("Only these similar people", f"Nothing is said about pairs that the metric does not call similar.{fixed}"),
         ("The metric is a choice", "Who counts as similar was decided by people, in the schema and the metric. "
@@ -212,12 +205,9 @@ def plain_order(ground: Metric) -> float | None:
 
 def cost_name(certificate: Certificate) -> str:
     """Return the ground cost in words."""
-    order = plain_order(certificate.ground)
-    return (
-        certificate.ground.describe()
-        if order is None
-        else f"the ℓ{parameter(order)} distance in the schema’s coordinates"
-    )
+    if (order := plain_order(certificate.ground)) is None:
+        return certificate.ground.describe()
+    return f"the ℓ{parameter(order)} distance in the schema’s coordinates"
 
 
 def _outputs(findings: Findings) -> str:
@@ -233,13 +223,11 @@ def _nearby(certificate: Certificate) -> str:
     gamma, order = parameter(certificate.gamma), parameter(certificate.order)
     if certificate.gamma == 0:
         return "None: γ = 0, only these very people."
-    how = (
-        "everybody may change by at most γ"
-        if math.isinf(certificate.order)
-        else "on average people change by at most γ, some far and some not at all"
-        if certificate.order == 1
-        else f"the mean of the changes to the power {order} is at most γ to the power {order}"
-    )
+    how = f"the mean of the changes to the power {order} is at most γ to the power {order}"
+    if certificate.order == 1:
+        how = "on average people change by at most γ, some far and some not at all"
+    elif math.isinf(certificate.order):
+        how = "everybody may change by at most γ"
     return (
         f"Every population within γ = {gamma} in the Wasserstein distance of order {order}: {how}, where a change is "
         f"measured by {cost_name(certificate)}."
