@@ -151,7 +151,7 @@ def test_the_training_split_alone_is_used(german: isonomy.Population, plain: Fai
     assert fitted.metric_.kind == "counterparts" and fitted.delta_ == 1.0, "as in an audit"
     sensr = FairClassifier("sensr", **QUICK | {"epochs": 1})
     assert sensr.fit(german).metric_.kind == "counterparts"
-    assert "(train)" in sensr._taught(german.train).fitted_on
+    assert "(train)" in sensr._training_metric(german.train).fitted_on
 
 
 def test_the_same_seed_gives_the_same_weights() -> None:

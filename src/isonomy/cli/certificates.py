@@ -72,7 +72,7 @@ def _show(report: Any) -> Iterator[Any]:
 
 
 def _has_table(folder: Path) -> bool:
-    """Whether a folder holds a table, which a stray array in it does not make a folder of arrays."""
+    """Return whether a folder holds a table, which a stray array in it does not make a folder of arrays."""
     from isonomy.population.tables import CSV, PARQUET
 
     return any(each.name.lower().endswith((*PARQUET, *CSV)) for each in folder.iterdir())
@@ -116,21 +116,16 @@ def compare(
 
 def named_beside(certificate: Path, name: str) -> Path | None:
     """Return the path of a file in the certificate's folder that the certificate names, None where it names none or
-    the file is missing; a file that it does not name may contain anything.
-
-    Raises
-    ------
-    FileError
-        If a file differs from the one that the certificate names.
+    the file is missing; a file that it does not name may contain anything, one that differs is refused.
     """
-    record = import_module("isonomy_verify.record")
+    kernel = import_module("isonomy_verify.record")
     try:
-        found = record.Record.read(certificate)
-        found.check_beside()
-    except record.BadInput as error:
+        record = kernel.Record.read(certificate)
+        record.check_beside()
+    except kernel.BadInput as error:
         raise FileError(f"The certificate {certificate} cannot be used: {error}") from error
-    file = found.folder / name
-    return file if name in found.hashes and file.is_file() else None
+    file = record.folder / name
+    return file if name in record.hashes and file.is_file() else None
 
 
 def _certificate(path: Path) -> Path:

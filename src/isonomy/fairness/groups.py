@@ -45,7 +45,7 @@ class Grouping:
 def make_groupings(
     people: Population, by: Sequence[str | Sequence[str]] | None, bins: Bins | None
 ) -> tuple[list[Grouping], list[str]]:
-    """Return the requested partitions, and notes on how they came about.
+    """Return the requested partitions, and notes on how numbers were cut.
 
     ``by`` holds names of features, and tuples of names for their intersections. Without it: every protected feature
     and every pair of them; one that has a single group here is then left out, with a note.
