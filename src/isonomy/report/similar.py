@@ -45,20 +45,19 @@ def similar(findings: Findings) -> Similar:
     moves, fixed, complete = [], [], sampled_rows(len(findings.people)).step == 1
     for feature in schema.features:
         row: Any = table.loc[feature.name]
-        place = schema.slices[feature.name]
-        if not row["moves"] > 0 and (complete or not _by_value(question, place)):
+        if not row["moves"] > 0 and (complete or not _by_value(feature, question)):
             fixed.append(feature.name)
             continue
         who = "everybody" if row["moves"] == 1 else "some" if findings.redacted else percent(float(row["moves"]))
-        reach, read = _reach(feature, row, question, place, findings.redacted), feature.name in findings.read
+        reach, read = _reach(feature, row, question, findings.redacted), feature.name in findings.read
         moves.append(Move(feature.name, role_of(feature), who, reach, correlations.get(feature.name, math.nan), read))
     moves.sort(key=lambda move: ("protected", "proxy", "").index(move.role))
     return Similar(tuple(moves), tuple(fixed), tuple(_warnings(findings, moves)))
 
 
-def _by_value(question: Question, place: slice) -> bool:
+def _by_value(feature: Feature, question: Question) -> bool:
     """Return whether a feature's reach depends on a person's own value: a sample then shows nothing of the rest."""
-    metric = question.metric
+    metric, place = question.metric, (question.schema.slices[feature.name] if question.schema else slice(0))
     return isinstance(metric, Counterparts) and question.delta > 0 and bool((metric.relative[place] > 0).any())
 
 
@@ -73,7 +72,7 @@ def caveat(people: int) -> str:
     return f"as far as was seen on {sampled_people(people)}, for differences above a billionth of a unit"
 
 
-def _reach(feature: Feature, row: Any, question: Question, place: slice, redacted: bool) -> str:
+def _reach(feature: Feature, row: Any, question: Question, redacted: bool) -> str:
     """Return how far a feature can move; if redacted, not the largest move, which would disclose a person's value."""
     realizable = question.domain.kind == "realizable"
     if feature.kind == "categorical":
@@ -82,7 +81,7 @@ def _reach(feature: Feature, row: Any, question: Question, place: slice, redacte
             return f"{to} other categories"
         others = f"{count:.0f}" if count == round(count) else f"on average {count:.1f}"
         return f"{to} {others} other {'category' if others == '1' else 'categories'}"
-    rule = _rule(feature, question, place.start)
+    rule = _rule(feature, question)
     if rule or redacted:
         return rule or "to other values"
     least, most = (float(row[end]) for end in ("least", "most"))
@@ -93,11 +92,12 @@ def _reach(feature: Feature, row: Any, question: Question, place: slice, redacte
     return f"by −{cell(float(f'{-least:.4g}')) if least < 0 else 0} to +{cell(float(f'{most:.4g}'))}"
 
 
-def _rule(feature: Feature, question: Question, place: int) -> str:
+def _rule(feature: Feature, question: Question) -> str:
     """Return the metric's own rule for a feature; "" where it has none."""
     metric, delta = question.metric, question.delta
     if not isinstance(metric, Counterparts):
         return ""
+    place = question.schema.slices[feature.name].start if question.schema is not None else 0
     if metric.free[place]:
         if feature.kind == "ordinal":
             return f"to any of its {len(feature.categories)} levels"

@@ -205,9 +205,12 @@ def plain_order(ground: Metric) -> float | None:
 
 def cost_name(certificate: Certificate) -> str:
     """Return the ground cost in words."""
-    if (order := plain_order(certificate.ground)) is None:
-        return certificate.ground.describe()
-    return f"the ℓ{parameter(order)} distance in the schema’s coordinates"
+    order = plain_order(certificate.ground)
+    return (
+        certificate.ground.describe()
+        if order is None
+        else f"the ℓ{parameter(order)} distance in the schema’s coordinates"
+    )
 
 
 def _outputs(findings: Findings) -> str:
@@ -223,11 +226,13 @@ def _nearby(certificate: Certificate) -> str:
     gamma, order = parameter(certificate.gamma), parameter(certificate.order)
     if certificate.gamma == 0:
         return "None: γ = 0, only these very people."
-    how = f"the mean of the changes to the power {order} is at most γ to the power {order}"
-    if certificate.order == 1:
-        how = "on average people change by at most γ, some far and some not at all"
-    elif math.isinf(certificate.order):
-        how = "everybody may change by at most γ"
+    how = (
+        "everybody may change by at most γ"
+        if math.isinf(certificate.order)
+        else "on average people change by at most γ, some far and some not at all"
+        if certificate.order == 1
+        else f"the mean of the changes to the power {order} is at most γ to the power {order}"
+    )
     return (
         f"Every population within γ = {gamma} in the Wasserstein distance of order {order}: {how}, where a change is "
         f"measured by {cost_name(certificate)}."
