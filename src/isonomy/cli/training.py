@@ -312,7 +312,6 @@ def _audit_written(plan: Plan, model: Path, head: str, bar: Bar | None = None) -
 
 
 def _run_audit(plan: Plan, bar: Bar | None, inputs: Inputs | None = None) -> Findings:
-    """Run an audit."""
     from isonomy.auditing import run
     from isonomy.certificates.consistency import counterexamples_saved_in
 

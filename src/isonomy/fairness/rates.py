@@ -409,6 +409,5 @@ def _in_words(name: str) -> str:
     return "mean violation" if name == "violation" else name.replace("_", " ")
 
 
-def _listed(names: list[str], shown: int = 3) -> str:
-    more = len(names) - shown
-    return ", ".join(repr(name) for name in names[:shown]) + (f" and {more} more" if more > 0 else "")
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -64,10 +64,10 @@ def cell(value: object) -> str:
     return "missing" if value is None or str(value) == "<NA>" else str(value)
 
 
-def listed(names: list[str], shown: int = 6) -> str:
-    """Return ``a, b and c``, or the first few and the number of the others."""
-    if len(names) > shown:
-        return f"{', '.join(names[: shown - 1])} and {len(names) - shown + 1} more"
+def listed(names: list[str]) -> str:
+    """Return ``a, b and c``, or the first five and the number of the others where there are more than six."""
+    if len(names) > 6:
+        return f"{', '.join(names[:5])} and {len(names) - 5} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else "nothing"
 
 
