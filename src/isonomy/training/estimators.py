@@ -8,12 +8,11 @@ What is trained is always an MLP with ReLU; what is left behind is an :class:`is
 
 from __future__ import annotations
 
-import inspect
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -23,39 +22,31 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from isonomy.arithmetic import FloatArray
+from isonomy.attacks import AttackBudget
 from isonomy.certificates import Certificate, LocalCertificate, certify, certify_local
+from isonomy.certificates.certify import CHUNK, DistributionalTier
+from isonomy.certificates.local import Arithmetic, Tier
 from isonomy.certificates.protocol import Shift
+from isonomy.engine import EngineName
 from isonomy.errors import DataError, IsonomyError, ParameterError, template
 from isonomy.fairness import scores
 from isonomy.fairness.blind import blind_regression
 from isonomy.given import instance, numbers
-from isonomy.population import Domain, DomainKind, Population
+from isonomy.population import Domain, DomainKind, Population, Schema
+from isonomy.population.schema import Unknown
+from isonomy.population.selection import SplitName
 from isonomy.progress import Progress, shown
 from isonomy.similarity import Counterparts, Metric, SensitiveSubspace, WeightedLp
 from isonomy.similarity.ground import Ground
+from isonomy.similarity.regions import MAX_BRANCHES
 from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
 from isonomy.training.config import Method, ResolvedConfig, TrainingConfig, delta_of
 from isonomy.training.gaps import Head, IntArray
 from isonomy.training.perceptron import write_onnx
 from isonomy.training.trainer import OnEpoch, TrainingData, best_record, train
 
-Passing = TypeVar("Passing", bound=Callable[..., Any])
 _Outcomes = tuple[npt.NDArray[Any], FloatArray, Head, Sequence[object]]
 """What is learned, how much each individual counts, what the network gives, and the names of its classes."""
-
-
-def _taking_options_of(function: Callable[..., Any]) -> Callable[[Passing], Passing]:
-    """Let the signature of a method name the options of a function that it passes on."""
-
-    def decorate(method: Passing) -> Passing:
-        own = inspect.signature(method).parameters
-        passed = [each for name, each in inspect.signature(function).parameters.items()
-                  if each.kind is each.KEYWORD_ONLY and name not in own]  # fmt: skip
-        named = [each for each in own.values() if each.kind is not each.VAR_KEYWORD]
-        method.__signature__ = inspect.Signature([*named, *passed])  # type: ignore[attr-defined]
-        return method
-
-    return decorate
 
 
 @dataclass(eq=False, repr=False)
@@ -110,25 +101,48 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         """Return the outcomes that a network of this kind learns from labels."""
         raise NotImplementedError
 
-    @_taking_options_of(certify)
     def certify(
         self,
-        people: Any,
+        people: Population | npt.ArrayLike | str | os.PathLike[str] | Any,
         gamma: float | None = None,
         delta: float | None = None,
         *,
         shift: Shift | None = None,
         order: float | None = None,
         ground: Ground | None = None,
+        epsilon: float | None = None,
+        confidence: float | None = None,
+        cluster: str | npt.ArrayLike | None = None,
+        max_cluster: int | None = None,
         domain: Domain | DomainKind | None = None,
+        tier: DistributionalTier = "tight",
+        attack: bool | AttackBudget = True,
+        decide: bool = False,
+        favourable: str | Sequence[str] | None = None,
+        threshold: float | None = None,
+        arithmetic: Arithmetic = "float64",
+        output_range: tuple[float, float] | None = None,
+        rounds: int = 4,
+        max_branches: int = MAX_BRANCHES,
+        seed: int = 0,
+        schema: Schema | None = None,
+        unknown: Unknown = "error",
+        split: SplitName = "all",
+        engine: EngineName = "local",
+        scheduler: str | None = None,
+        work: str | os.PathLike[str] | None = None,
+        chunk: int = CHUNK,
         progress: Progress | Literal["auto"] | None = "auto",
-        **options: Any,
     ) -> Certificate:
         """Certify every population within ``gamma`` of ``people``, with the similarity of the training.
 
         ``gamma``, ``delta``, ``order``, ``ground``, ``domain`` and ``progress`` are the training's unless given (a
         population brings its own domain where the training named none). A ``shift`` such as :class:`isonomy.Transport`
-        may stand in place of the first, third and fourth. All other options are those of :func:`isonomy.certify`.
+        may stand in place of the first, third and fourth. The others are those of
+        :func:`isonomy.certify`: the verdict ``epsilon``; a ``confidence`` with ``cluster``, ``max_cluster`` and
+        ``seed``; ``tier``, ``attack``, ``decide``, ``favourable``, ``threshold``, ``arithmetic``, ``output_range``,
+        ``rounds``, ``max_branches``; how tables are read, ``schema``, ``unknown``, ``split``; where the work is done,
+        ``engine``, ``scheduler``, ``work``, ``chunk``.
         """
         check_is_fitted(self)
         instance("shift", shift, Shift | None, "None or a shift such as isonomy.Transport(0.1)")
@@ -137,30 +151,50 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         return certify(
             self.network_, people, self.metric_, self.delta_ if delta is None else delta,
             0.0 if shift is None else shift, gamma=gamma, order=usual.order if order is None else order,
-            ground=usual.ground if ground is None else ground, domain=self._certified_domain(people, domain),
-            progress=self.progress if progress == "auto" else progress, **options,
+            ground=usual.ground if ground is None else ground,
+            epsilon=epsilon, confidence=confidence, cluster=cluster, max_cluster=max_cluster,
+            domain=self._certified_domain(people, domain), tier=tier, attack=attack, decide=decide,
+            favourable=favourable, threshold=threshold, arithmetic=arithmetic, output_range=output_range, rounds=rounds,
+            max_branches=max_branches, seed=seed, schema=schema, unknown=unknown, split=split, engine=engine,
+            scheduler=scheduler, work=work, chunk=chunk,
+            progress=self.progress if progress == "auto" else progress,
         )  # fmt: skip
 
-    @_taking_options_of(certify_local)
     def certify_local(
         self,
-        people: Any,
+        people: Population | npt.ArrayLike | Any,
         delta: float | None = None,
         *,
+        schema: Schema | None = None,
         domain: Domain | DomainKind | None = None,
+        tier: Tier = "tight",
+        attack: bool | AttackBudget = True,
+        decide: bool = False,
+        predict: bool = True,
+        threshold: float | None = None,
+        favourable: str | Sequence[str] | None = None,
+        arithmetic: Arithmetic = "float64",
+        max_branches: int = MAX_BRANCHES,
         progress: Progress | Literal["auto"] | None = "auto",
-        **options: Any,
+        time_limit: float | None = 60.0,
+        gap: float = 1e-6,
+        epsilon: float | None = None,
+        max_nodes: int | None = None,
     ) -> LocalCertificate:
         """Certify the violation around each of the ``people``, with the similarity of the training.
 
-        ``delta``, ``domain`` and ``progress`` are the training's unless given. All other options are those of
-        :func:`isonomy.certify_local`.
+        ``delta``, ``domain`` and ``progress`` are the training's unless given. The others are those of
+        :func:`isonomy.certify_local`: ``schema``, ``tier``, ``attack``, ``decide``, ``predict``, ``threshold``,
+        ``favourable``, ``arithmetic`` and ``max_branches``, and for the exact tier ``time_limit``, ``gap``, ``epsilon``
+        and ``max_nodes``.
         """
         check_is_fitted(self)
         return certify_local(
-            self.network_, people, self.metric_, self.delta_ if delta is None else delta,
-            domain=self._certified_domain(people, domain),
-            progress=self.progress if progress == "auto" else progress, **options,
+            self.network_, people, self.metric_, self.delta_ if delta is None else delta, schema=schema,
+            domain=self._certified_domain(people, domain), tier=tier, attack=attack, decide=decide, predict=predict,
+            threshold=threshold, favourable=favourable, arithmetic=arithmetic, max_branches=max_branches,
+            progress=self.progress if progress == "auto" else progress,
+            time_limit=time_limit, gap=gap, epsilon=epsilon, max_nodes=max_nodes,
         )  # fmt: skip
 
     def _certified_domain(self, people: Any, domain: Domain | DomainKind | None) -> Domain | DomainKind | None:
