@@ -22,9 +22,10 @@ from isonomy.networks import Network
 from isonomy.networks.load import FORMATS, open_network
 from isonomy.parallel import one_thread
 from isonomy.population import Dialect, DomainKind, PeopleSource, Population, Schema, open_people
+from isonomy.population.schema import Unknown
 from isonomy.population.selection import SplitName
 from isonomy.population.sources import table_files
-from isonomy.population.tables import described, read_pieces
+from isonomy.population.tables import CELLS, described, read_pieces
 from isonomy.similarity import Counterparts, Metric, load_metric
 from isonomy.similarity.ground import Ground, GroundName
 
@@ -115,8 +116,8 @@ def table_of(plan: Plan) -> dict[str, Any] | None:
 def read_table(plan: Plan, source: str, schema: Schema | None = None) -> Population:
     """Read all people of a table, as the plan reads tables; by its schema, unless another is given."""
     schema = Schema.from_toml(Path(plan.schema)) if schema is None and plan.schema is not None else schema
-    how: dict[str, Any] = {name: getattr(plan, name) for name in ("domain", "unknown", "table_limit")}
     try:
+        how: dict[str, Any] = {name: getattr(plan, name) for name in ("domain", "unknown", "table_limit")}
         return read_people(source, schema, dialect_of(plan), **how)
     except DataError as error:
         if source in str(error):
@@ -142,9 +143,10 @@ def with_ids(people: Population, plan: Plan) -> Population:
 
 
 def read_people(
-    source: str, schema: Schema | None, dialect: Dialect | None = None, domain: DomainKind = "realizable", **how: Any
-) -> Population:
-    """Read the people of a file, by a schema and the options of :meth:`Population.from_file`, or of the catalogue."""
+    source: str, schema: Schema | None, dialect: Dialect | None = None, *, domain: DomainKind = "realizable",
+    unknown: Unknown = "error", table_limit: int = CELLS,
+) -> Population:  # fmt: skip
+    """Read the people of a file, by a schema, or of the catalogue."""
     if source in ENTRIES:
         return load_population(source, domain=domain)
     path = Path(source)
@@ -155,7 +157,8 @@ def read_people(
         )
     if schema is None:
         raise ParameterError(f"'schema' must be given beside the table {source}; 'isonomy init' writes a first one.")
-    return Population.from_file(path, schema, dialect=dialect or Dialect(), domain=domain, **how)
+    how: dict[str, Any] = {"domain": domain, "unknown": unknown, "table_limit": table_limit}
+    return Population.from_file(path, schema, dialect=dialect or Dialect(), **how)
 
 
 def read_network(plan: Plan, schema: Schema) -> Network:

@@ -39,10 +39,8 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
     question = {name: [one[name] for one in questions] for name in QUESTION if questions[0][name] != questions[1][name]}
     moved = "epsilon" in question and verdicts[0] != verdicts[1] and all(verdicts)
     alike = not (changed["metric"] or changed["schema"] or set(question) - {"epsilon", "tier", "individuals"})
-    certainly, headline = (
-        None,
-        "⚠️ The two audits ask different questions, so their numbers cannot be compared directly.",
-    )
+    certainly = None
+    headline = "⚠️ The two audits ask different questions, so their numbers cannot be compared directly."
     if alike:  # only bounds that do not overlap say that something changed
         certainly = "better" if new.upper < old.lower else "worse" if new.lower > old.upper else None
         headline = CHANGED[certainly]

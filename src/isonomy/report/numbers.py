@@ -56,8 +56,7 @@ def cell(value: object) -> str:
         number = float(value)
         if math.isnan(number):
             return "missing"
-        integral = number == round(number) if math.isfinite(number) else False
-        text = f"{number:.0f}" if integral and abs(number) < 1e15 else f"{number:.6g}"
+        text = f"{number:.0f}" if abs(number) < 1e15 and number == round(number) else f"{number:.6g}"
         return text.replace("-", "−")
     if isinstance(value, int | np.integer):
         return str(value).replace("-", "−")

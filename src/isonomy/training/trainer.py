@@ -200,10 +200,9 @@ class Trainer:
         constant = constant_error(table, self.head)
         while len(self.history) < self.epochs and not self._out_of_patience():
             record = self._epoch(table, constant)
-            if held_out is not None:
-                record.update(self._validation_record(held_out))
             self.history.append(record)
             if held_out is not None:
+                record.update(self._validation_record(held_out))
                 score = record["validation_objective"]
                 if self.best is None or score < self.best[0]:
                     self.best = score, self.perceptron.copy_state()
