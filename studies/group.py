@@ -11,7 +11,7 @@ import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most
 from isonomy.certificates import certify_local
-from isonomy.fairness import group_fairness
+from isonomy.fairness import Bootstrap, group_fairness
 from studies import Result, Setting, Store, paper, style
 from studies.measures import EFFORT, row_key, row_of
 from studies.methods import WAYS, Way
@@ -90,7 +90,7 @@ def run(
 def gaps(case: Case, way: Way, seed: int) -> dict[str, Any]:
     """The gaps of one network, with the ends of their intervals."""
     network, dataset = case.network(way, seed).network, case.dataset
-    asked: dict[str, Any] = {"by": [dataset.sex], "favourable": dataset.favourable, "resamples": RESAMPLES}
+    asked: dict[str, Any] = {"by": [dataset.sex], "favourable": dataset.favourable, "bootstrap": Bootstrap(RESAMPLES)}
     whole = group_fairness(network, case.whole.test, **asked).summary.set_index("metric")
     found: dict[str, Any] = {}
     for name in GAPS:

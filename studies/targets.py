@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from isonomy.certificates import certify, certify_local
+from isonomy.certificates import Transport, certify, certify_local
 from isonomy.fairness import scores
 from isonomy.population import Population
 from isonomy.similarity import SensitiveSubspace
@@ -269,7 +269,7 @@ def repaired(case: Case, epsilon: float) -> dict[str, Any]:
         epsilon,
         metric=case.metric,
         delta=delta,
-        gamma=0.0,
+        shift=Transport(0.0),
         judged_on=case.some,
         progress=None,
     )

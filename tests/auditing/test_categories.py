@@ -15,8 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from isonomy.auditing.initial import propose
 from isonomy.auditing.plan import Roles
+from isonomy.auditing.proposal import propose
 from isonomy.networks.load import load_network
 from isonomy.networks.preprocessing import Number, as_choice, schema_columns
 from isonomy.population import Population, Schema

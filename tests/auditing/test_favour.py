@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from isonomy.auditing.favour import guess_favourable
-from isonomy.auditing.initial import propose
 from isonomy.auditing.plan import Roles
+from isonomy.auditing.proposal import propose
 from isonomy.errors import IsonomyError
 from isonomy.population import Label, Schema
 

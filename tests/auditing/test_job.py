@@ -48,7 +48,7 @@ def test_the_numbers_are_those_of_certify(findings: Findings, inputs: Inputs) ->
     assert np.array_equal(found.local.decision, direct.local.decision)
     assert found.lower <= found.upper and found.verdict in ("certified", "violated", "undecided")
     given = inputs.network(people.x).argmax(axis=1)
-    assert findings.accuracy == pytest.approx(float(np.mean(given == people.y)))
+    assert findings.scores["accuracy"] == pytest.approx(float(np.mean(given == people.y)))
 
 
 def test_a_run_that_stops_anywhere_goes_on_to_the_same_certificate(

@@ -70,7 +70,7 @@ def test_both_ways_out(plan: dict[str, Any]) -> None:
     schema = Path(plan["schema"])
     schema.write_text(schema.read_text().replace('["approved", "rejected"]', '["rejected", "approved"]'))
     right = isonomy.audit(plan | {**QUICK, "limit": 400}, progress=None)
-    assert right.findings.other_reading is None and right.findings.accuracy > 0.65
+    assert right.findings.other_reading is None and right.findings.scores["accuracy"] > 0.65
     assert note not in right.report()
 
 

@@ -20,9 +20,9 @@ from tests.certificates.people import METRIC, SCHEMA, network, stamps, table
 from tests.written import digest, hashes_of, predicate_of
 
 from isonomy.auditing import Plan, output, run
-from isonomy.auditing.call import estimate
 from isonomy.auditing.inputs import read_inputs
 from isonomy.auditing.output import AUDIT_FILES, RESUMABLE, open_work, work_of, write
+from isonomy.auditing.pipeline import estimate
 from isonomy.certificates import certify
 from isonomy.certificates.local import certify_local
 from isonomy.errors import FileError, ParameterError

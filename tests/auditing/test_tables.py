@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 
 from isonomy.auditing.guess import guess_schema, read_unknown
-from isonomy.auditing.initial import propose
 from isonomy.auditing.inputs import read_people
 from isonomy.auditing.plan import Roles
+from isonomy.auditing.proposal import propose
 from isonomy.errors import DataError, FileError, IsonomyError, ParameterError
 from isonomy.population import Dialect, Population, Schema
 from isonomy.similarity import Counterparts

@@ -162,10 +162,13 @@ def test_a_terminal_without_the_letters_gets_escapes(monkeypatch: pytest.MonkeyP
 
 
 def test_parts_that_are_not_installed_are_named(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isonomy.cli.extras.find_spec", lambda name: None)
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(name="uvicorn")
+
+    monkeypatch.setattr("isonomy.cli.service.import_module", missing)
     for command, extra in (("serve", "serve"),):
         status, _, err = run(command, "--anything", "1")
-        assert status == 2 and f"pip install isonomy[{extra}]" in err
+        assert status == 2 and f"pip install isonomy[{extra}] (uvicorn is missing)" in err
 
 
 def test_datasets_as_files(run: Callable[..., Any], answered: Callable[..., Any]) -> None:

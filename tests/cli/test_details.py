@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from isonomy.cli.records import _show
+from isonomy.cli.certificates import _show
 
 
 def test_details_are_shown_as_they_are() -> None:

@@ -13,7 +13,7 @@ from fairlearn import metrics as reference
 
 import isonomy
 from isonomy.errors import DataError, NetworkError, ParameterError
-from isonomy.fairness import GroupFairness, group_fairness, scores
+from isonomy.fairness import Bootstrap, GroupFairness, group_fairness, scores
 from isonomy.networks.network import Network
 from isonomy.population import Feature, Label, Population, Schema
 from isonomy.similarity import WeightedLp
@@ -75,7 +75,7 @@ def agree(found: GroupFairness, people: Population, selected: np.ndarray, actual
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_random_people_as_fairlearn_has_them(seed: int, weight: bool) -> None:
     people, predicted = random_people(seed, weight=weight)
-    found = group_fairness(predicted, people, resamples=200)
+    found = group_fairness(predicted, people, bootstrap=Bootstrap(200))
     assert list(dict.fromkeys(found.summary["attributes"])) == ["sex", "race", "sex × race"]
     agree(found, people, predicted, np.asarray(people.y))
 
@@ -85,10 +85,10 @@ def test_adult_as_fairlearn_has_it(size: int) -> None:
     people = isonomy.load_population("adult").test.sample(size)
     network = isonomy.load_network(ADULT)
     # In the small sample some crossed groups have no positives, where fairlearn says 0: left to the large one.
-    found = group_fairness(network, people, by=["sex"] if size == 3000 else None, resamples=200)
+    found = group_fairness(network, people, by=["sex"] if size == 3000 else None, bootstrap=Bootstrap(200))
     agree(found, people, network(people.x).argmax(axis=1), np.asarray(people.y))
     assert found.four_fifths["sex"] == "fail"
-    stricter = group_fairness(network, people, threshold=0.7, by=["sex"], resamples=200)
+    stricter = group_fairness(network, people, threshold=0.7, by=["sex"], bootstrap=Bootstrap(200))
     agree(stricter, people, (network(people.x)[:, 1] >= 0.7).astype(int), np.asarray(people.y))
 
 
@@ -142,9 +142,11 @@ def test_people_of_weight_zero_are_nobody() -> None:
     weights[people.frame["race"] == "c"] = 0.0
     weights[::7] = 0.0
     frame = people.frame.assign(w=weights)
-    found = group_fairness(predicted, Population.from_frame(frame, people.schema), by=["race"], resamples=200)
+    found = group_fairness(
+        predicted, Population.from_frame(frame, people.schema), by=["race"], bootstrap=Bootstrap(200)
+    )
     rows, kept = found.groups.set_index("group"), weights > 0
-    expected = group_fairness(predicted[kept], people[kept], by=["race"], resamples=200)
+    expected = group_fairness(predicted[kept], people[kept], by=["race"], bootstrap=Bootstrap(200))
     pd.testing.assert_frame_equal(rows.loc[["a", "b"]], expected.groups.set_index("group"), check_like=True)
     assert (rows.loc["c", "people"], rows.loc["c", "small"]) == (0, True)
     assert np.isnan(rows.loc["c", "selection_rate"])
@@ -185,15 +187,15 @@ def test_numbers_are_cut_at_stated_edges() -> None:
 
 def test_every_form_of_prediction() -> None:
     people, places = random_people(0)
-    expected = group_fairness(places, people, resamples=200)
+    expected = group_fairness(places, people, bootstrap=Bootstrap(200))
     p = np.where(places, 0.8, 0.3)
     names = np.array(["no", "yes"])[places]
     for given, more in ((names, {}), (places == 1, {}), (p, {"threshold": 0.5}), (np.stack([1 - p, p], 1), {}),
                         (places == 1, {"favourable": "yes"})):  # fmt: skip
-        found = group_fairness(given, people, resamples=200, **more)
+        found = group_fairness(given, people, bootstrap=Bootstrap(200), **more)
         pd.testing.assert_frame_equal(found.summary, expected.summary)
         pd.testing.assert_frame_equal(found.groups, expected.groups)
-    swapped = group_fairness(places, people, favourable="no", resamples=200)
+    swapped = group_fairness(places, people, favourable="no", bootstrap=Bootstrap(200))
     np.testing.assert_allclose(swapped.groups["selection_rate"], 1 - expected.groups["selection_rate"])
     for given, more in (
         (p, {}),
@@ -296,7 +298,7 @@ def test_errors_say_what_would_be_right() -> None:
     unlabelled = Population.from_frame(people.frame.drop(columns="y"), people.schema)
     with pytest.raises(DataError, match="no label column"):
         group_fairness(predicted, unlabelled)
-    rates = group_fairness(predicted, unlabelled, outcomes=False, resamples=200)
+    rates = group_fairness(predicted, unlabelled, outcomes=False, bootstrap=Bootstrap(200))
     assert set(rates.summary["metric"]) == {"demographic_parity_difference", "demographic_parity_ratio"}
     for by in (["sx"], [("sex", "sx")], "sex", [], ["sex", "sex"], [("sex", "sex")]):
         with pytest.raises(ParameterError, match="'by'"):
@@ -306,15 +308,17 @@ def test_errors_say_what_would_be_right() -> None:
         group_fairness(predicted[women], people[women], by=["sex"])
     with pytest.raises(DataError, match="one group of 'sex', 'f'"):
         group_fairness(predicted[women], people[women], by=["race", ("sex", "race")])
-    rest = group_fairness(predicted[women], people[women], resamples=200)
+    rest = group_fairness(predicted[women], people[women], bootstrap=Bootstrap(200))
     assert set(rest.summary["attributes"]) == {"race"}
     assert "sex was left out" in str(rest)
     plain = population({"y": ["yes", "no"]}, PAY)
     with pytest.raises(DataError, match="no protected feature"):
         group_fairness([1, 0], plain)
-    for name, bad in (("confidence", 1.0), ("resamples", 100), ("resamples", 0), ("seed", -1), ("smallest", 0)):
+    for name, bad in (("confidence", 1.0), ("resamples", 100), ("resamples", 0), ("seed", -1)):
         with pytest.raises(ParameterError, match=f"'{name}'"):
-            group_fairness(predicted, people, **{name: bad})
+            Bootstrap(**{name: bad})
+    with pytest.raises(ParameterError, match="'smallest'"):
+        group_fairness(predicted, people, smallest=0)
     with pytest.raises(NetworkError, match="reads 2 numbers"):
         group_fairness(Network.from_layers([np.eye(2)], [np.zeros(2)]), people)
 
@@ -325,7 +329,7 @@ def test_if_parity_lies_between_the_bounds_of_the_certificate() -> None:
     weights = [rng.normal(size=(8, people.schema.width)), rng.normal(size=(2, 8))]
     network = Network.from_layers(weights, [np.zeros(8), np.zeros(2)])
     certificate = isonomy.certify_local(network, people, WeightedLp(np.ones(people.schema.width), 2), 0.2)
-    found = group_fairness(network, people, by=["race"], certificate=certificate, resamples=200)
+    found = group_fairness(network, people, by=["race"], certificate=certificate, bootstrap=Bootstrap(200))
     low, high = (value(found, "race", "if_parity", f"bound_{end}") for end in ("low", "high"))
     race = people.frame["race"].to_numpy()
 
@@ -344,7 +348,7 @@ def test_if_parity_lies_between_the_bounds_of_the_certificate() -> None:
     known = {"a": 0.5, "b": 0.1, "c": 0.3}  # and up to 0.1 more
     least = np.array([known[g] for g in race])
     clear = replace(certificate, lower=least, upper=least + 0.1)
-    found = group_fairness(network, people, by=["race"], certificate=clear, resamples=200)
+    found = group_fairness(network, people, by=["race"], certificate=clear, bootstrap=Bootstrap(200))
     assert value(found, "race", "if_parity", "bound_low") == pytest.approx(0.3)
     assert value(found, "race", "if_parity", "bound_high") == pytest.approx(0.5)
     assert [value(found, "race", "if_parity", end) for end in ("lowest", "highest")] == ["b", "a"]
@@ -374,7 +378,7 @@ def test_what_is_printed_is_rounded_outward() -> None:
     certificate = isonomy.certify_local(network, people, WeightedLp(np.ones(people.schema.width), 2), 0.2)
     violation = np.where(people.frame["sex"] == "f", 0.12345, 0.2)
     told = replace(certificate, lower=violation, upper=violation)
-    text = str(group_fairness(network, people, certificate=told, resamples=4000, confidence=0.996))
+    text = str(group_fairness(network, people, certificate=told, bootstrap=Bootstrap(4000, 0.996)))
     assert "0.076 to 0.077" in text and "99.6% intervals" in text
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import isonomy
-from isonomy.fairness import group_fairness
+from isonomy.fairness import Bootstrap, group_fairness
 from isonomy.fairness.rates import make_rates
 from isonomy.networks.network import Network
 from isonomy.similarity import WeightedLp
@@ -20,7 +20,7 @@ from .people import PAY, RACE, SEX, population, random_people
 
 def test_the_seed_decides() -> None:
     people, predicted = random_people(0)
-    first, again, other = (group_fairness(predicted, people, seed=seed, resamples=200) for seed in (1, 1, 2))
+    first, again, other = (group_fairness(predicted, people, bootstrap=Bootstrap(200, seed=seed)) for seed in (1, 1, 2))
     pd.testing.assert_frame_equal(first.summary, again.summary)
     pd.testing.assert_frame_equal(first.groups, again.groups)
     assert not first.summary["low"].equals(other.summary["low"])
@@ -30,7 +30,7 @@ def test_the_seed_decides() -> None:
 @pytest.mark.parametrize("weight", [False, True])
 def test_a_naive_bootstrap_finds_the_same_intervals(weight: bool) -> None:
     people, predicted = random_people(5, weight=weight)
-    found = group_fairness(predicted, people, by=["sex"], resamples=4000)
+    found = group_fairness(predicted, people, by=["sex"], bootstrap=Bootstrap(4000))
     rng, w = np.random.default_rng(9), people.weights
     male, y = (people.frame["sex"] == "m").to_numpy(), np.asarray(people.y) == 1
     replicates = []
@@ -61,7 +61,7 @@ def test_rates_of_none_and_all_are_not_certain() -> None:
     n = 40
     frame = {"sex": ["f"] * n + ["m"] * n, "y": ["yes", "no"] * n}
     people = population(frame)
-    rows = group_fairness(np.repeat([0, 1], n), people, resamples=4000).groups.set_index("group")
+    rows = group_fairness(np.repeat([0, 1], n), people, bootstrap=Bootstrap(4000)).groups.set_index("group")
     exact = stats.beta.ppf(0.975, 1, n)  # Clopper and Pearson's upper limit at none of n
     assert rows.loc["f", "selection_rate_low"] == 0.0
     assert rows.loc["f", "selection_rate_high"] == pytest.approx(exact, rel=0.1)
@@ -76,7 +76,7 @@ def test_a_violation_that_nobody_has_is_not_certain_either() -> None:
     certificate = isonomy.certify_local(network, people, WeightedLp(np.ones(people.schema.width), 2), 0.2)
     same = np.repeat([0.0, 0.3], 40)
     told = replace(certificate, lower=same, upper=same)
-    found = group_fairness(network, people, certificate=told, resamples=4000)
+    found = group_fairness(network, people, certificate=told, bootstrap=Bootstrap(4000))
     exact = stats.beta.ppf(0.975, 1, 40)
     ends = found.groups.set_index("group")[["violation_low", "violation_high"]]
     assert ends.loc["f"].tolist() == [0.0, pytest.approx(exact, rel=0.1)]
@@ -92,7 +92,7 @@ def test_few_people_of_unequal_weights_are_not_certain() -> None:
     chosen[np.argsort(weights[:150])[30:33]] = 1
     chosen[150:250] = 1
     people = population({"sex": ["f"] * 150 + ["m"] * 150, "y": ["yes", "no"] * 150, "w": weights}, weight=True)
-    row = group_fairness(chosen, people, resamples=4000).groups.set_index("group").loc["f"]
+    row = group_fairness(chosen, people, bootstrap=Bootstrap(4000)).groups.set_index("group").loc["f"]
     own = weights[:150]
     size = own.sum() ** 2 / (own**2).sum()
     hits = row["selection_rate"] * size
@@ -109,7 +109,9 @@ def test_rates_of_few_with_unequal_weights_are_held_as_often_as_they_say(n: int,
     for seed in range(200):
         weights = np.exp(spread * rng.normal(size=2 * n))
         people = population({"sex": ["f", "m"] * n, "y": ["yes", "no"] * n, "w": weights}, weight=True)
-        found = group_fairness((rng.random(2 * n) < rate).astype(int), people, outcomes=False, resamples=400, seed=seed)
+        found = group_fairness(
+            (rng.random(2 * n) < rate).astype(int), people, outcomes=False, bootstrap=Bootstrap(400, seed=seed)
+        )
         row = found.groups.set_index("group").loc["f"]
         held += row["selection_rate_low"] <= rate <= row["selection_rate_high"]
     assert held >= 0.904 * 200
@@ -164,7 +166,7 @@ def test_a_resample_without_the_group_says_nothing_about_it() -> None:
 
 def test_more_groups_widen_the_interval_and_too_few_resamples_are_said() -> None:
     people, predicted = random_people(0)
-    found = group_fairness(predicted, people, by=[("sex", "race")], resamples=200)
+    found = group_fairness(predicted, people, by=[("sex", "race")], bootstrap=Bootstrap(200))
     assert "too few resamples" in " ".join(found.summary["note"])
     assert "too few resamples" not in " ".join(group_fairness(predicted, people, by=["sex"]).summary["note"])
 
@@ -192,7 +194,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(rates: tuple[float, ...],
         }
         people = population(frame, feature, PAY, weight=weight)
         selected = rng.random(n) < np.array(rates)[group]
-        found = group_fairness(selected, people, resamples=1000, seed=sample)
+        found = group_fairness(selected, people, bootstrap=Bootstrap(seed=sample))
         rows = found.summary.set_index("metric")
         for metric, true in truth.items():
             # The ends are rounded: a truth of 0.2 may be 0.5 - 0.3.

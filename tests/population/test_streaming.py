@@ -20,7 +20,7 @@ from tests.contracts.source import SCHEMA as LOANS
 from tests.population.strategies import Case, cases, patient
 
 from isonomy.errors import DataError, FileError, ParameterError
-from isonomy.population import Population, Schema, Split, stream
+from isonomy.population import Feature, Population, Schema, Split, stream
 
 SCHEMA = replace(LOANS, split=None)
 

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from isonomy.auditing.guess import read_unknown
-from isonomy.auditing.initial import propose
 from isonomy.auditing.inputs import read_table
 from isonomy.auditing.plan import Plan, Roles
+from isonomy.auditing.proposal import propose
 from isonomy.cli import main
 from isonomy.errors import DataError, FileError
 from isonomy.networks import Network

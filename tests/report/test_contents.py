@@ -14,10 +14,10 @@ from isonomy.fairness import group_fairness
 from isonomy.networks import Network
 from isonomy.population import Feature, Label, Population, Schema
 from isonomy.report import Findings
+from isonomy.report.counterpart import facts_of_row
 from isonomy.report.drivers import drivers
 from isonomy.report.facts import facts_of
-from isonomy.report.model import Rounded
-from isonomy.report.pairs import facts_of_row
+from isonomy.report.sections import Rounded
 from isonomy.report.shifted import comparable, curve, shift, worst_population
 from isonomy.report.similar import similar
 from isonomy.shift import wasserstein

@@ -19,10 +19,10 @@ from isonomy.records import write
 from isonomy.records.writing import claimed_bounds
 from isonomy.report import Findings
 from isonomy.report import findings as findings_module
+from isonomy.report.counterpart import facts_of_row
 from isonomy.report.facts import facts_of
 from isonomy.report.html import to_html
-from isonomy.report.model import Fact
-from isonomy.report.pairs import facts_of_row
+from isonomy.report.sections import Fact
 from isonomy.report.terminal import to_terminal
 from isonomy.report.text import MARKDOWN_CODES, to_json, to_junit, to_markdown
 

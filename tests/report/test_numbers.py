@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isonomy.report.model import Rounded
 from isonomy.report.numbers import cell, parameter, percent, quantiles, signed
+from isonomy.report.sections import Rounded
 
 sizes = st.floats(0, 1e12, allow_subnormal=True)
 

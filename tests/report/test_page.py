@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 
 import isonomy
-from isonomy.fairness import group_fairness
+from isonomy.fairness import Bootstrap, group_fairness
 from isonomy.report import Findings
 from isonomy.report.figures import curve
-from isonomy.report.model import Fact
+from isonomy.report.sections import Fact
 from isonomy.similarity import WeightedLp
 
 from .audits import NASTIER, NASTY, audit, crowded, network, render, schema
@@ -275,7 +275,7 @@ def test_many_groups_are_cut_short_and_it_says_so() -> None:
     options: dict[str, Any] = {"tier": "interval", "attack": False, "rounds": 0, "progress": None}
     certificate = isonomy.certify(model, people, metric, 0.1, 0.0, **options)
     by = [("attribute 0", "attribute 1")]
-    one = group_fairness(model, people, favourable="yes", by=by, outcomes=False, resamples=200)
+    one = group_fairness(model, people, favourable="yes", by=by, outcomes=False, bootstrap=Bootstrap(200))
     copies = [{"attributes": f"attribute {i} × {j}"} for i in range(6) for j in range(i)]
     group = dataclasses.replace(
         one,

@@ -12,7 +12,7 @@ import isonomy
 from isonomy.errors import NetworkError, ParameterError
 from isonomy.networks import Network
 from isonomy.networks.graph import Affine
-from isonomy.training import CollapsedModelWarning, FairClassifier, Frontier, frontier, repair
+from isonomy.training import CollapsedModelWarning, FairClassifier, FineTuning, Frontier, frontier, repair
 from isonomy.training.perceptron import write_onnx
 
 QUICK = {"hidden": (24, 24), "epochs": 8, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
@@ -50,7 +50,7 @@ def test_repair_reaches_epsilon_and_keeps_most_decisions(german: isonomy.Populat
     plain = FairClassifier("sgd", **QUICK).fit(german)
     some = german.test[:12]
     before = plain.certify(some, attack=False).upper
-    found = repair(plain.network_, german, before / 2, judged_on=some, batch_size=32, progress=None)
+    found = repair(plain.network_, german, before / 2, judged_on=some, tuning=FineTuning(batch_size=32), progress=None)
     assert found.reached
     again = isonomy.certify(found.network, some, plain.metric_, gamma=0.1, attack=False, progress=None)
     assert again.delta == 1.0 and again.upper == found.certificate.upper <= before / 2
@@ -69,7 +69,9 @@ def test_repair_of_a_network_that_reads_what_is_free(german: isonomy.Population)
     plain = FairClassifier("sgd", metric=metric, validation=0.0, **QUICK | {"epochs": 40}).fit(german)
     some = german.test[:40]
     assert plain.certify_local(some, attack=False).mean_upper > 0.3
-    found = repair(plain.network_, german, 0.05, metric=metric, gamma=0.0, judged_on=some, progress=None)
+    found = repair(
+        plain.network_, german, 0.05, metric=metric, shift=isonomy.Transport(0.0), judged_on=some, progress=None
+    )
     assert found.reached
     assert found.agreement > 0.8
     before, after = (
@@ -94,7 +96,10 @@ def test_repair_of_a_sigmoid_leaves_a_sigmoid(german: isonomy.Population, tmp_pa
     weights[-1], biases[-1] = weights[-1][1:] - weights[-1][:1], biases[-1][1:] - biases[-1][:1]
     one = Network.from_layers(weights, biases, head="sigmoid")
     np.testing.assert_allclose(one(some.x), plain.network_(some.x), atol=1e-9)
-    options = {"metric": plain.metric_, "gamma": 0.0, "judged_on": some, "batch_size": 32, "progress": None}
+    options = {
+        "metric": plain.metric_, "shift": isonomy.Transport(0.0), "judged_on": some,
+        "tuning": FineTuning(batch_size=32), "progress": None,
+    }  # fmt: skip
     before = plain.certify(some, gamma=0.0, attack=False).upper
     found, other = (repair(network, german, before / 2, **options) for network in (one, plain.network_))
     assert found.reached and found.network.head == "sigmoid" and found.network.classes == 1
@@ -124,10 +129,11 @@ def test_repair_refuses_what_it_cannot_train(german: isonomy.Population) -> None
 @pytest.mark.slow
 def test_a_repair_that_decides_nothing_is_called_that(german: isonomy.Population) -> None:
     plain, metric = FairClassifier("sgd", **QUICK).fit(german), isonomy.WeightedLp.fit(german.train, order=2.0)
-    hasty = {"alpha": 100.0, "learning_rate": 5e-3, "batch_size": 32, "rounds": 1, "progress": None}
+    hasty = FineTuning(rounds=1, alpha=100.0, learning_rate=5e-3, batch_size=32)
     with pytest.warns(CollapsedModelWarning, match=r"at most epsilon gives everybody the class '\w+.*decides nothing"):
         found = repair(
-            plain.network_, german, 1e-4, metric=metric, delta=0.5, gamma=0.0, judged_on=german.test[:30], **hasty
+            plain.network_, german, 1e-4, metric=metric, delta=0.5, shift=isonomy.Transport(0.0),
+            judged_on=german.test[:30], tuning=hasty, progress=None,
         )  # fmt: skip
     assert not found.reached and "decides nothing" in found.reason
     assert not found.collapsed and len(np.unique(found.network(german.test.x).argmax(axis=1))) == 2

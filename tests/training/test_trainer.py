@@ -18,7 +18,7 @@ from isonomy.similarity import WeightedLp
 from isonomy.training import FairClassifier
 from isonomy.training import trainer as trainer_module
 from isonomy.training.config import ResolvedConfig, default_epochs, ramp, validation_share
-from isonomy.training.gaps import Head
+from isonomy.training.gaps import Head, run
 from isonomy.training.penalties import Penalty, dual
 from isonomy.training.trainer import TrainingSet, constant_error, rate_factor, save_state, split
 
@@ -230,7 +230,7 @@ def test_shifts_keep_to_the_budget(order: float) -> None:
     cost = (moved - x).norm(dim=1)
     spent = cost.max() if order == np.inf else cost.pow(order).mean().pow(1 / order)
     assert 0.04 < float(spent) <= 0.1 * (1 + 1e-5)
-    before, after = (penalty.local(layers, each, None, 0.05).mean() for each in (x, moved))
+    before, after = (penalty.profile(layers, each, run(layers, each), 0.05, (0.0,))[0].mean() for each in (x, moved))
     assert after > before
 
 

@@ -20,7 +20,7 @@ from rich.console import Console
 
 import isonomy
 from isonomy import records
-from isonomy.cli import records as records_cli
+from isonomy.cli import certificates as certificates_cli
 from isonomy.cli.app import main
 from isonomy.errors import DataError
 from isonomy.networks import Network
@@ -190,7 +190,7 @@ def test_the_first_ten_lines_of_a_terminal_have_it(audit: Path) -> None:
     """80 letters wide, with the frame around it."""
     lines = io.StringIO()
     terminal = Console(file=lines, width=80)
-    for part in records_cli._show(verify(audit)):
+    for part in certificates_cli._show(verify(audit)):
         terminal.print(part)
     shown = " ".join(" ".join(line.strip("│ ").split()) for line in lines.getvalue().splitlines()[:10])
     for words in (

@@ -9,12 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from isonomy.auditing.call import Audit, audit, run
     from isonomy.auditing.output import write
+    from isonomy.auditing.pipeline import Audit, audit, run
     from isonomy.auditing.plan import Plan
 
 __all__ = ["Audit", "Plan", "audit", "run", "write"]
-_MODULES = {"Audit": "call", "audit": "call", "Plan": "plan", "run": "call", "write": "output"}
+_MODULES = {"Audit": "pipeline", "audit": "pipeline", "Plan": "plan", "run": "pipeline", "write": "output"}
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from isonomy.cli import audit, datasets, explain, extras, init, records, shift, training
+from isonomy.cli import audit, certificates, datasets, explain, init, service, shift, training
 from isonomy.cli.console import answering, fail
 from isonomy.errors import IsonomyError
 
@@ -26,15 +26,15 @@ app = typer.Typer(
 )
 
 _COMMANDS = (
-    audit.audit, init.init, explain.explain, records.verify, records.compare, shift.shift, training.train,
+    audit.audit, init.init, explain.explain, certificates.verify, certificates.compare, shift.shift, training.train,
     training.frontier, training.repair,
 )  # fmt: skip
 for command in _COMMANDS:
     app.command(command.__name__)(answering(command))
 app.add_typer(datasets.app, name="datasets")
-app.add_typer(extras.log, name="log")
+app.add_typer(service.log, name="log")
 forwarded = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-app.command("serve", context_settings=forwarded)(extras.serve)
+app.command("serve", context_settings=forwarded)(service.serve)
 
 
 def _version(wanted: bool) -> None:

@@ -68,8 +68,8 @@ def output_directory(plan: Plan, schema: str) -> str:
 def _estimate(plan: Plan) -> Answer:
     from dataclasses import asdict
 
-    from isonomy.auditing.call import estimate
     from isonomy.auditing.inputs import read_inputs
+    from isonomy.auditing.pipeline import estimate
 
     with Bar("Reading") as bar:
         inputs = read_inputs(plan)

@@ -54,7 +54,7 @@ def explain(
     from isonomy.certificates import certify_local
     from isonomy.errors import ParameterError, template
     from isonomy.population.outcome import decided, named, rule
-    from isonomy.report.pairs import facts_of_row
+    from isonomy.report.counterpart import facts_of_row
     from isonomy.report.terminal import row_to_terminal
     from isonomy.report.text import to_json
 
@@ -133,7 +133,7 @@ def _ids_of(record: Any) -> Any:
     import numpy as np
 
     from isonomy.auditing.output import INDIVIDUALS, ids_by_row
-    from isonomy.cli.records import named_beside
+    from isonomy.cli.certificates import named_beside
 
     if record.schema.id is None:
         return None

@@ -31,7 +31,7 @@ def init(
     Read both files and correct what is marked as a guess: which values anybody can have, which columns are protected or
     proxies, what tolerance makes two people alike, how the model reads its columns. Then: isonomy audit audit.toml
     """
-    from isonomy.auditing.initial import propose, save
+    from isonomy.auditing.proposal import propose, save
 
     proposal = propose(data, model, Roles(**given), out, Plan(**reading).table_limit)
     schema, audit = save(proposal, out, force=force)

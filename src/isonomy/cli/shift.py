@@ -86,12 +86,12 @@ def reach(distance: Distance) -> str:
     return f"about what samples of {samples} are apart; whether it reaches the second table, --sample {most} would tell"
 
 
-def rounded_up(value: float, digits: int = 2) -> float:
-    """Round a number up to ``digits`` digits."""
+def rounded_up(value: float) -> float:
+    """Round a number up to two digits."""
     from decimal import ROUND_CEILING
 
     from isonomy.arithmetic import rounded
 
     if value <= 0 or not math.isfinite(value):
         return max(value, 0.0)
-    return float(rounded(value, digits - 1 - math.floor(math.log10(value)), ROUND_CEILING))
+    return float(rounded(value, 1 - math.floor(math.log10(value)), ROUND_CEILING))

@@ -44,10 +44,6 @@ _REPORTED = (
     "decisions", "printed",
 )  # fmt: skip
 """Names in the document of an audit that are reported about a network written here."""
-_SCORES = {
-    "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auc": "AUC", "log_loss": "log-loss",
-    "mean_absolute_error": "mean absolute error", "r2": "R²",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -122,7 +118,7 @@ def train(
     advice = "It would be fair because it decides nothing: train with a smaller alpha, or more epochs."
     lines: list[Any] = [
         f"Epoch {model.kept_['epoch']:.0f} of {len(model.history_)} is kept: {_epoch_words(model.kept_)}.",
-        _table([(out.name, findings, facts["scores"]), (_BLIND, None, blind)]),
+        _table([(out.name, findings)], blind),
         f"Audited: {findings.people.selection.words()}.",
         f"Written: {out} and {_write_facts(out, facts)}.",
         f"Failed: {facts['reason']}. {advice}" if collapsed else f"The whole audit: {facts['audit']}",
@@ -132,7 +128,7 @@ def train(
 
 
 def _epoch(bar: Bar, record: dict[str, float]) -> None:
-    bar(int(record["epoch"]), int(record.get("epochs", record["epoch"])))
+    bar(record["epoch"], record["epochs"])
     bar.note(_epoch_words(record))
 
 
@@ -200,17 +196,16 @@ def frontier(
         best = None if plan.epsilon is None else str(table["model"].iloc[place])
     except ParameterError as error:
         why = str(error)
-    rows: list[tuple[str, Findings | None, Mapping[str, float]]] = []
-    for row, audit in zip(table.to_dict("records"), audits, strict=True):
-        mark = ", undominated" if row["pareto"] else ", collapsed" if row["collapsed"] else ""
-        rows.append((f"{row['model']}{mark}", audit, _reported(audit)["scores"]))
+    rows = table.to_dict("records")
+    marks = [", undominated" if row["pareto"] else ", collapsed" if row["collapsed"] else "" for row in rows]
+    shown = [(f"{row['model']}{mark}", audit) for row, mark, audit in zip(rows, marks, audits, strict=True)]
     lines = [f"Audited: {audits[0].people.selection.words()}."]
     lines += [f"Written: {out / 'frontier.csv'} and {len(table)} models."]
     lines += [f"Most accurate at epsilon {plan.epsilon:g}: {best or 'none'}."] if plan.epsilon is not None else []
     lines += [f"Failed: {why}"] if why else []
-    models = [row | _reported(audit) for row, audit in zip(table.to_dict("records"), audits, strict=True)]
+    models = [row | _reported(audit) for row, audit in zip(rows, audits, strict=True)]
     facts = {"folder": str(out), "models": models, "blind": result.blind, "best": best, "reason": why}
-    return Answer(facts, [_table([*rows, (_BLIND, None, result.blind)]), *lines], 3 if why else 0)
+    return Answer(facts, [_table(shown, result.blind), *lines], 3 if why else 0)
 
 
 @with_options(given=_QUESTION)
@@ -236,6 +231,8 @@ def repair(
     also where only networks are certified that have collapsed: that give everybody one class, or are no better.
     """
     from isonomy.auditing.inputs import part_of, read_inputs, read_table
+    from isonomy.certificates import Transport
+    from isonomy.training import FineTuning
     from isonomy.training import repair as repair_network
     from isonomy.training.perceptron import write_onnx
 
@@ -256,9 +253,9 @@ def repair(
         before = _run_audit(plan, bar, inputs)
         bar.stage("Repairing")
         result = repair_network(
-            inputs.network, people, plan.epsilon, metric=inputs.metric, delta=plan.delta, gamma=plan.gamma,
-            order=plan.order, ground=inputs.ground, tier=plan.tier, judged_on=inputs.people, rounds=rounds,
-            epochs=epochs, random_state=plan.seed, progress=bar,
+            inputs.network, people, plan.epsilon, metric=inputs.metric, delta=plan.delta,
+            shift=Transport(plan.gamma, plan.order, inputs.ground), tier=plan.tier, judged_on=inputs.people,
+            tuning=FineTuning(rounds, epochs, random_state=plan.seed), progress=bar,
         )  # fmt: skip
         write_onnx(result.network, out)
         bar.stage("Proving")
@@ -276,9 +273,8 @@ def repair(
     words = "reached" if reached else f"not reached; this is {fairest}"
     words = "no success, since the network decides nothing" if result.collapsed else words
     advice = "Give a network that decides." if result.collapsed else "Allow a larger epsilon."
-    scored = [("before", before, facts["before"]["scores"]), ("after", after, facts["after"]["scores"])]
     lines: list[Any] = [
-        _table([*scored, (_BLIND, None, result.blind)]),
+        _table([("before", before), ("after", after)], result.blind),
         f"Audited: {after.people.selection.words()}.",
         f"Epsilon {plan.epsilon:g}: {words}.",
         *([f"Decisions kept: {result.agreement:.1%} of these people."] if decided else []),
@@ -316,7 +312,6 @@ def _audit_written(plan: Plan, model: Path, head: str, bar: Bar | None = None) -
 
 
 def _run_audit(plan: Plan, bar: Bar | None, inputs: Inputs | None = None) -> Findings:
-    """Run an audit."""
     from isonomy.auditing import run
     from isonomy.certificates.consistency import counterexamples_saved_in
 
@@ -326,12 +321,12 @@ def _run_audit(plan: Plan, bar: Bar | None, inputs: Inputs | None = None) -> Fin
 
 def _reported(findings: Findings) -> dict[str, Any]:
     """Return bounds and verdicts under their names in the document of an audit, and the scores."""
+    from isonomy.fairness import SCORES
     from isonomy.report.facts import facts_of
     from isonomy.report.text import to_json
 
     document = to_json(facts_of(findings))
-    known = {name: getattr(findings, name) for name in _SCORES}
-    scores = {name: value for name, value in known.items() if value is not None}
+    scores = {name: findings.scores[name] for name in SCORES if name in findings.scores}
     return {name: document[name] for name in _REPORTED if name in document} | {"scores": scores}
 
 
@@ -345,21 +340,23 @@ def _write_facts(out: Path, facts: Mapping[str, Any]) -> Path:
     return path
 
 
-def _table(rows: Sequence[tuple[str, Findings | None, Mapping[str, float]]]) -> Table:
-    """Return a table of networks with their bounds (none for one that was not audited) and scores."""
+def _table(audits: Sequence[tuple[str, Findings]], blind: Mapping[str, float]) -> Table:
+    """Return a table of networks with their bounds and scores, and of the scores of a blind regression."""
     from rich.table import Table
 
+    from isonomy.fairness import SCORES
     from isonomy.report.facts import facts_of
 
-    names = [name for name in _SCORES if any(name in scores for _, _, scores in rows)]
     bounds = {
         "upper": "proved within γ",
         "local.mean_upper": "proved of these",
         "decisions.certified": "decisions safe",
     }
-    table = Table("", *bounds.values(), *(_SCORES[name] for name in names))
-    for title, findings, scores in rows:
-        known = {} if findings is None else {fact.code: fact.bounded for fact in facts_of(findings)["summary"].facts}
+    rows = [(title, facts_of(audit)["summary"].facts, audit.scores) for title, audit in audits] + [(_BLIND, (), blind)]
+    names = [name for name in SCORES if any(name in scores for _, _, scores in rows)]
+    table = Table("", *bounds.values(), *(SCORES[name] for name in names))
+    for title, facts, scores in rows:
+        known = {fact.code: fact.bounded for fact in facts}
         shown = (f"{scores[name]:.3f}" if name in scores else "–" for name in names)
         table.add_row(title, *(known.get(code, "–") for code in bounds), *shown)
     return table

@@ -21,6 +21,12 @@ from isonomy.problem import resolve_outcome
 
 BoolArray = NDArray[np.bool_]
 
+SCORES = {
+    "accuracy": "accuracy", "balanced_accuracy": "balanced accuracy", "auc": "AUC", "log_loss": "log-loss",
+    "mean_absolute_error": "mean absolute error", "r2": "R²",
+}  # fmt: skip
+"""The :func:`scores` that are shown, in words."""
+
 
 def decide(
     given: Network | npt.ArrayLike, people: Population, threshold: float | None, favourable: str | Sequence[str] | None
@@ -90,21 +96,27 @@ def scores(network: Network, people: Population, outcome: Label | None = None) -
     decision = decided(given, label, regression=regression)
     actual = decided(_as_column(y), label, regression=True) if regression else y
     right = decision == actual
-    scored = {} if regression and label.threshold is None else {"accuracy": float(np.average(right, weights=weights))}
     if regression:
+        scored = {} if label.threshold is None else {"accuracy": float(np.average(right, weights=weights))}
         error, spread = given[:, 0] - y, y - np.average(y, weights=weights)
         scored["mean_absolute_error"] = float(np.average(np.abs(error), weights=weights))
         total = float(np.average(spread**2, weights=weights))
         return scored | ({"r2": 1 - float(np.average(error**2, weights=weights)) / total} if total > 0 else {})
-    classes = [y == c for c in np.unique(y[weights > 0])]
-    scored["balanced_accuracy"] = float(np.mean([np.average(right[own], weights=weights[own]) for own in classes]))
-    scored["classes"] = len(np.unique(decision))
-    if given.shape[1] == 2 and len(classes) == 2:
+    accuracy, balanced = accuracies(right, y, weights)
+    scored = {"accuracy": accuracy, "balanced_accuracy": balanced, "classes": len(np.unique(decision))}
+    if given.shape[1] == 2 and len(np.unique(y[weights > 0])) == 2:
         scored["auc"] = auc(given[:, 1], y == 1, weights)
     if network.head == "softmax" or network.classes == 1:
         own = np.clip(given[np.arange(len(y)), y.astype(np.int64)], 1e-15, 1 - 1e-15)
         scored["log_loss"] = float(np.average(-np.log(own), weights=weights))
     return scored
+
+
+def accuracies(right: BoolArray, y: npt.NDArray[Any], weights: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Return accuracy and balanced accuracy, weighted; the latter over the classes of people who count."""
+    classes = [y == c for c in np.unique(y[weights > 0])]
+    balanced = np.mean([np.average(right[own], weights=weights[own]) for own in classes])
+    return float(np.average(right, weights=weights)), float(balanced)
 
 
 def auc(score: npt.NDArray[np.float64], positive: BoolArray, weights: npt.NDArray[np.float64]) -> float:

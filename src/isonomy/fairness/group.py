@@ -37,6 +37,23 @@ from isonomy.networks.network import Network
 from isonomy.population import Population
 
 
+@dataclass(frozen=True)
+class Bootstrap:
+    """How intervals are drawn: ``resamples`` of the people, by ``seed``, for intervals of this ``confidence``."""
+
+    resamples: int = 1000
+    confidence: float = 0.95
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        number("confidence", self.confidence, "a number strictly between 0 and 1", 0.0, 1.0, strict=True)
+        whole("resamples", self.resamples, 1)
+        whole("seed", self.seed)
+        if self.resamples * (1 - self.confidence) < 10:
+            right = f"at least {int(np.ceil(10 / (1 - self.confidence)))} for a confidence of {self.confidence}"
+            raise ParameterError(template("resamples", right, self.resamples))
+
+
 @dataclass(frozen=True, eq=False)
 class GroupFairness:
     """Rates of groups, and the gaps between them.
@@ -100,9 +117,7 @@ def group_fairness(
     certificate: LocalCertificate | None = None,
     outcomes: bool = True,
     smallest: int = 30,
-    confidence: float = 0.95,
-    resamples: int = 1000,
-    seed: int = 0,
+    bootstrap: Bootstrap | None = None,
 ) -> GroupFairness:
     """Compare groups of ``people`` by how ``model``, a network or predictions made elsewhere, decides about them.
 
@@ -118,11 +133,13 @@ def group_fairness(
     * ``certificate``: local violations of the same people, for IF parity.
     * ``outcomes=False`` compares selection rates only, for people without labels.
     * ``smallest``: groups of fewer people (by Kish's effective number, ``(Σw)² / Σw²``) are marked small.
-    * ``confidence``, ``resamples``, ``seed``: of the bootstrap intervals.
+    * ``bootstrap``: a :class:`isonomy.fairness.Bootstrap`, how the intervals are drawn.
 
     Groups without a rate (no favourable outcome, say) are left out of the comparison, which the note says.
     """
-    _check(confidence, resamples, seed, smallest)
+    bootstrap = bootstrap or Bootstrap()
+    instance("bootstrap", bootstrap, Bootstrap, "None or a Bootstrap, such as Bootstrap(resamples=1000)")
+    whole("smallest", smallest, 1)
     instance("people", people, Population, "a Population")
     instance("certificate", certificate, LocalCertificate | None, "None or what certify_local gives")
     if outcomes and people.y is None:
@@ -137,9 +154,9 @@ def group_fairness(
     outcome = selected.astype(np.int64)
     if outcomes and actual is not None:
         outcome += 2 * actual.astype(np.int64)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(bootstrap.seed)
     kinds = Kinds(groupings, outcome, people.weights, *_violations(certificate, people))
-    drawn = kinds.resampled(resamples, rng)
+    drawn = kinds.resampled(bootstrap.resamples, rng)
     # A stream of its own for each attribute set, so that one does not depend on how many groups another has.
     measured = [
         measure(kinds, drawn, grouping, outcomes, stream)
@@ -147,11 +164,11 @@ def group_fairness(
     ]
 
     def table(rows: Any) -> pd.DataFrame:
-        return pd.DataFrame([row for one in measured for row in rows(one, confidence, smallest)])
+        return pd.DataFrame([row for one in measured for row in rows(one, bootstrap.confidence, smallest)])
 
     return GroupFairness(
-        table(group_rows), table(summary_rows), confidence, resamples, smallest, tuple(notes), decides.favourable,
-        decides.threshold,
+        table(group_rows), table(summary_rows), bootstrap.confidence, bootstrap.resamples, smallest, tuple(notes),
+        decides.favourable, decides.threshold,
     )  # fmt: skip
 
 
@@ -168,15 +185,6 @@ def _violations(
         raise ParameterError(f"'certificate' must have finite upper bounds. Got {certificate.upper[row]} in row {row}.")
     largest = float(certificate.upper.max()) if certificate.problem.model.head == "regression" else 1.0
     return (certificate.lower, certificate.upper), largest
-
-
-def _check(confidence: float, resamples: int, seed: int, smallest: int) -> None:
-    number("confidence", confidence, "a number strictly between 0 and 1", 0.0, 1.0, strict=True)
-    for name, value, least in (("resamples", resamples, 1), ("seed", seed, 0), ("smallest", smallest, 1)):
-        whole(name, value, least)
-    if resamples * (1 - confidence) < 10:
-        least = int(np.ceil(10 / (1 - confidence)))
-        raise ParameterError(template("resamples", f"at least {least} for a confidence of {confidence}", resamples))
 
 
 def _shown_groups(rows: pd.DataFrame, names: dict[str, str]) -> str:

@@ -45,7 +45,7 @@ class Grouping:
 def make_groupings(
     people: Population, by: Sequence[str | Sequence[str]] | None, bins: Bins | None
 ) -> tuple[list[Grouping], list[str]]:
-    """Return the requested partitions, and notes on how they came about.
+    """Return the requested partitions, and notes on how numbers were cut.
 
     ``by`` holds names of features, and tuples of names for their intersections. Without it: every protected feature
     and every pair of them; one that has a single group here is then left out, with a note.
@@ -95,16 +95,13 @@ def _requested(people: Population, by: Sequence[str | Sequence[str]] | None) -> 
 
 def _cross(parts: list[Grouping]) -> Grouping:
     """Return the groups of an intersection that are not empty."""
-    joint = np.ravel_multi_index(
-        tuple(part.code for part in parts), tuple(len(part.names) for part in parts)
-    )  # the last attribute varies fastest
+    shape = tuple(len(part.names) for part in parts)
+    joint = np.ravel_multi_index(tuple(part.code for part in parts), shape)  # the last attribute varies fastest
     present, code = np.unique(joint, return_inverse=True)
-    places = np.unravel_index(present, tuple(len(part.names) for part in parts))
-    rows = zip(
-        *[[part.names[place] for place in column] for part, column in zip(parts, places, strict=True)], strict=True
-    )
+    rows = zip(*np.unravel_index(present, shape), strict=True)
+    names = (", ".join(part.names[place] for part, place in zip(parts, row, strict=True)) for row in rows)
     attributes = tuple(name for part in parts for name in part.attributes)
-    return Grouping(attributes, tuple(", ".join(row) for row in rows), code.astype(np.int64))
+    return Grouping(attributes, tuple(names), code.astype(np.int64))
 
 
 def feature_groups(

@@ -127,18 +127,15 @@ class Kinds:
         if weight.min() < UNEQUAL:
             right, least = f"within a factor of {1 / UNEQUAL:g} of each other", float(weights[used].min())
             raise DataError(f"Sampling weights must be {right}. Got {least!r}.")
+        # Weight, then the weighted lower and upper violations.
         self.measures = [weight] + [weight * bound[member] for bound in violation or ()]
         self.squares, self.largest = weight * weight, largest
         self.cells = member[self.starts]  # one individual of every cell, which has its groups and outcome
         self.outcome = outcome[self.cells]
 
     def totals(self) -> list[FloatArray]:
-        """Return each measure (weight, then weighted lower and upper violations) summed in every cell: (1, cells)."""
-        return self._summed(self.count[None], self.measures)
-
-    def counted(self) -> list[FloatArray]:
-        """Return the people in every cell, and the sum of their squared weights: (1, cells) each."""
-        return self._summed(self.count[None], [np.ones(len(self.count)), self.squares])
+        """Return sums over every cell, (1, cells) each: people, their squared weights, then each measure."""
+        return self._summed(self.count[None], [np.ones(len(self.count)), self.squares, *self.measures])
 
     def resampled(self, resamples: int, rng: np.random.Generator) -> list[FloatArray]:
         """Return the totals of every resample: (resamples, cells) for each measure."""
@@ -251,8 +248,8 @@ def measure(
     kinds: Kinds, drawn: list[FloatArray], grouping: Grouping, outcomes: bool, rng: np.random.Generator
 ) -> Measured:
     """Return all rates of the groups of one attribute set, with their replicates."""
-    observed, (people, squares), resampled = (
-        [kinds.by_group(total, grouping) for total in totals] for totals in (kinds.totals(), kinds.counted(), drawn)
+    (people, squares, *observed), resampled = (
+        [kinds.by_group(total, grouping) for total in totals] for totals in (kinds.totals(), drawn)
     )
 
     def rate(part: Callable[[FloatArray], FloatArray], base: Callable[[FloatArray], FloatArray]) -> Rates:
@@ -412,6 +409,5 @@ def _in_words(name: str) -> str:
     return "mean violation" if name == "violation" else name.replace("_", " ")
 
 
-def _listed(names: list[str], shown: int = 3) -> str:
-    more = len(names) - shown
-    return ", ".join(repr(name) for name in names[:shown]) + (f" and {more} more" if more > 0 else "")
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:3])) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -36,7 +36,7 @@ from scipy.special import logsumexp
 from scipy.stats import binom, mannwhitneyu, rankdata
 
 from isonomy.arithmetic import FloatArray
-from isonomy.fairness.decisions import auc
+from isonomy.fairness.decisions import BoolArray, accuracies, auc
 from isonomy.population.feature import Label
 from isonomy.population.outcome import decided
 
@@ -46,8 +46,6 @@ MOST_PERMUTED = 4
 
 EVEN, SEVERAL = 0.75, 20
 """Tied ranks whose variance is this part of that without ties, of as many people, follow a normal law in its tail."""
-
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -93,11 +91,11 @@ def better_reading(
     if count > MOST_PERMUTED:
         orders = [as_given[::-1]]
     level, right = LEVEL / len(orders), decided(prediction, label) == y
-    given, better = _shares(right, y, weights), list[tuple[float, tuple[int, ...], float]]()
+    given, better = accuracies(right, y, weights), list[tuple[float, tuple[int, ...], float]]()
     for order in orders:
         # Output j is read as class order[j]: column c of the other reading is the output with order[j] = c.
         other = decided(prediction[:, np.argsort(order)], label) == y
-        accuracy, balanced = _shares(other, y, weights)
+        accuracy, balanced = accuracies(other, y, weights)
         more = (accuracy > given[0] or balanced > given[1]) and _decides_better(right, other, 1.0 / own[y], level)
         if more and _ranks_below(prediction, y, order, level, weights):
             better.append((balanced, order, accuracy))
@@ -145,9 +143,3 @@ def _chance(score: FloatArray, own: BoolArray) -> float:
     slopes = np.geomspace(0.1, 1e4, 64)[:, None]
     logs = logsumexp(slopes * (low - values), axis=1, b=counts / n)
     return float(np.exp(min(0.0, size * float(logs.min()))))
-
-
-def _shares(right: BoolArray, y: NDArray[np.int64], weights: FloatArray) -> tuple[float, float]:
-    """Return accuracy and balanced accuracy, weighted."""
-    each = [np.average(right[y == c], weights=weights[y == c]) for c in np.unique(y)]
-    return float(np.average(right, weights=weights)), float(np.mean(each))

@@ -15,8 +15,8 @@ import numpy as np
 from isonomy.arithmetic import FloatArray
 from isonomy.report import words
 from isonomy.report.findings import Findings, role_of
-from isonomy.report.model import Cell, Fact, FactTable, Rounded, Section, percentage, table
 from isonomy.report.numbers import signed
+from isonomy.report.sections import Cell, Fact, FactTable, Rounded, Section, percentage, table
 
 ROWS = 20_000
 """Pairs that are run again, evenly spaced over the table."""

@@ -1,9 +1,9 @@
 """The facts of an audit: every number, rounded to the side on which it stays true, and every sentence, once.
 
-:func:`facts_of` makes them of an audit, :mod:`isonomy.report.pairs` of one person, and of two audits. Renderers
-(:mod:`isonomy.report.html`, :mod:`~isonomy.report.terminal`, :mod:`~isonomy.report.text`) choose a form, never a number
-or a word, so that page, terminal, Markdown, JSON and JUnit cannot contradict each other. What redaction hides is not in
-the facts, so that no renderer can show it.
+:func:`facts_of` makes them of an audit, :mod:`isonomy.report.counterpart` of one person and
+:mod:`~isonomy.report.comparison` of two audits. Renderers (:mod:`isonomy.report.html`, :mod:`~isonomy.report.terminal`,
+:mod:`~isonomy.report.text`) choose a form, never a number or a word, so that page, terminal, Markdown, JSON and JUnit
+cannot contradict each other. What redaction hides is not in the facts, so that no renderer can show it.
 """
 
 from __future__ import annotations
@@ -16,24 +16,18 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from isonomy.fairness import SCORES
 from isonomy.report import words
+from isonomy.report.counterpart import facts_of_row
 from isonomy.report.drivers import drivers
 from isonomy.report.findings import Findings
 from isonomy.report.groups import groups
-from isonomy.report.model import Cell, Fact, Facts, FactTable, Rounded, Section, exact, percentage, round_down, table
 from isonomy.report.numbers import parameter, percent
-from isonomy.report.pairs import facts_of_row
 from isonomy.report.people import DECISIONS, Group, all_people, find_groupings, group_tables, histogram, shares_of
 from isonomy.report.privacy import SMALLEST, hidden_groups
+from isonomy.report.sections import Cell, Fact, Facts, FactTable, Rounded, Section, exact, percentage, round_down, table
 from isonomy.report.shifted import shift, worst_population
 from isonomy.report.similar import sampled_people, similar
-
-OBSERVED = {
-    "accuracy": "Accuracy, observed", "balanced_accuracy": "Balanced accuracy, observed", "auc": "AUC, observed",
-    "log_loss": "Log-loss, observed", "mean_absolute_error": "Mean absolute error, observed", "r2": "R², observed",
-}  # fmt: skip
-"""Scores of predictions against the outcomes of these people: :func:`isonomy.fairness.scores`."""
-
 
 _MADE: WeakKeyDictionary[Findings, Facts] = WeakKeyDictionary()
 """The facts of the findings that are in memory, which every rendering asks for."""
@@ -42,18 +36,14 @@ _MADE: WeakKeyDictionary[Findings, Facts] = WeakKeyDictionary()
 def facts_of(audit: Findings) -> Facts:
     """Return the facts of an audit, made once; of a redacted one nothing that holds for one person only."""
     if audit not in _MADE:
-        _MADE[audit] = _facts(audit)
+        sheet = Sheet(audit)
+        sections = (
+            sheet.summary(), sheet.proved(), sheet.not_proved(), shift(audit, sheet.round), sheet.people(),
+            sheet.decisions(), sheet.pairs(), drivers(audit, sheet.round), worst_population(audit, str(sheet.lower)),
+            groups(audit, sheet.hidden, sheet.round), sheet.check(),
+        )  # fmt: skip
+        _MADE[audit] = Facts(sheet.headline, audit.verdict, sections, audit.redacted, sheet.marks)
     return _MADE[audit]
-
-
-def _facts(audit: Findings) -> Facts:
-    sheet = Sheet(audit)
-    sections = (
-        sheet.summary(), sheet.proved(), sheet.not_proved(), shift(audit, sheet.round), sheet.people(),
-        sheet.decisions(), sheet.pairs(), drivers(audit, sheet.round), worst_population(audit, str(sheet.lower)),
-        groups(audit, sheet.hidden, sheet.round), sheet.check(),
-    )  # fmt: skip
-    return Facts(sheet.headline, audit.verdict, sections, audit.redacted, sheet.marks)
 
 
 class Sheet:
@@ -115,7 +105,6 @@ class Sheet:
                      for name, each in measured.items()]  # fmt: skip
         far = (f"{name}: estimate {each.estimate:.4g} (floor {each.floor:.4g}), at least {round_down(each.lower)}"
                for name, each in measured.items())  # fmt: skip
-        scores = ((code, name, getattr(audit, code)) for code, name in OBSERVED.items())
         confidence = [exact("population.confidence", "Its confidence", certificate.confidence)]
         listing = (
             exact("remarks", "Notes", [audit.network.remark] if audit.network.remark else [], audit.network.remark),
@@ -138,7 +127,7 @@ class Sheet:
             ),
             self.population,
             *([] if certificate.refusal else confidence),
-            *(exact(code, name, value, _decimals(value)) for code, name, value in scores),
+            *(_score(code, name, audit.scores.get(code)) for code, name in SCORES.items()),
             exact("favourable", "Favourable outcome", list(certificate.favourable), audit.favourable),
             exact("threshold", "Cut-off", certificate.threshold),
             exact("four_fifths", rule, group, judged or audit.group_refusal),
@@ -291,5 +280,6 @@ def _order_note(audit: Findings) -> tuple[str, ...]:
     return (f"{sentence[0].upper()}{sentence[1:]}. It was audited as it is read, as was asked for (--as-read).",)
 
 
-def _decimals(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+def _score(code: str, name: str, value: float | None) -> Fact:
+    printed = "" if value is None else f"{value:.3f}"
+    return exact(code, f"{name[0].upper()}{name[1:]}, observed", value, printed)

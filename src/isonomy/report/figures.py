@@ -13,9 +13,12 @@ from itertools import pairwise
 
 from markupsafe import Markup
 
-from isonomy.report.model import Fact
 from isonomy.report.numbers import parameter
 from isonomy.report.people import DECISIONS, Group, round_up
+from isonomy.report.sections import Fact
+
+Scale = Callable[[float], float]
+"""From values to coordinates of a figure."""
 
 Place = tuple[float, Fact, Fact]
 """A shift, and the lower and upper bound within it."""
@@ -138,7 +141,7 @@ def key(kind: str) -> Markup:
     return tag("svg", inside, class_="key", width=14 if kind in DECISIONS else 28, height=14, aria_hidden="true")
 
 
-def _lane(lane: Lane, across: Callable[[float], float], end: float, y: float) -> Markup:
+def _lane(lane: Lane, across: Scale, end: float, y: float) -> Markup:
     name, lower, estimate, words = lane
     low, high = across(min(lower, end)), across(min(estimate, end))
     short = name if len(name) <= 32 else f"{name[:31]}…"
@@ -154,9 +157,7 @@ def _lane(lane: Lane, across: Callable[[float], float], end: float, y: float) ->
     return tag("g", Markup("").join(parts))
 
 
-def _axes(
-    end: float, top: float, across: Callable[[float], float], upwards: Callable[[float], float], below: str, beside: str
-) -> Markup:
+def _axes(end: float, top: float, across: Scale, upwards: Scale, x_name: str, y_name: str) -> Markup:
     base, parts = upwards(0.0), []
     for i, value in enumerate(_ticks(top, 5)):
         y = upwards(value)
@@ -167,8 +168,8 @@ def _axes(
         parts.append(tag("line", x1=x, x2=x, y1=base, y2=base + 5, class_="axis"))
         middle = "tick minor" if i % 2 else "tick"
         parts.append(tag("text", f"{value:,.10g}", x=x, y=base + 24, text_anchor="middle", class_=middle))
-    parts.append(tag("text", below, x=WIDTH - RIGHT, y=base + 50, text_anchor="end", class_="axisname"))
-    parts.append(tag("text", beside, x=0, y=14, class_="axisname"))
+    parts.append(tag("text", x_name, x=WIDTH - RIGHT, y=base + 50, text_anchor="end", class_="axisname"))
+    parts.append(tag("text", y_name, x=0, y=14, class_="axisname"))
     return Markup("").join(parts)
 
 
@@ -191,7 +192,7 @@ def _inline(parts: Iterable[str], height: float) -> Markup:
     return tag("svg", Markup("").join(parts), width="100%", height=height, class_="inline", aria_hidden="true")
 
 
-def _scale(end: float, low: float, high: float) -> Callable[[float], float]:
+def _scale(end: float, low: float, high: float) -> Scale:
     return lambda value: low + (high - low) * min(value, end) / end
 
 

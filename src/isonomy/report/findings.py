@@ -39,12 +39,7 @@ class Findings:
     group_refusal: str = ""  # why there is none
     alone: tuple[ChangeAlone, ...] = ()  # of each protected attribute and proxy that is read
     shifts: tuple[ObservedShift, ...] = ()
-    accuracy: float | None = None  # weighted, where labels are known
-    balanced_accuracy: float | None = None
-    auc: float | None = None
-    log_loss: float | None = None
-    mean_absolute_error: float | None = None  # of a regression, and its share of variance explained
-    r2: float | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)  # of predictions against labels, where these are known
     other_reading: OtherReading | None = None  # an order of the classes that agrees better with the labels
     sources: Mapping[str, str] = field(default_factory=dict)  # file name → SHA-256
     table: Mapping[str, Any] | None = None  # how the file of people was read

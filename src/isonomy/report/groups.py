@@ -9,10 +9,10 @@ import numpy as np
 
 from isonomy.population.feature import Label
 from isonomy.report.findings import Findings
-from isonomy.report.model import Cell, Fact, Rounded, Section, exact, percentage, table
 from isonomy.report.numbers import parameter, percent
 from isonomy.report.people import MOST_CROSSED_GROUPS, MOST_GROUPS, MOST_PAIRS
 from isonomy.report.privacy import Hidden, left_out, protected_cells
+from isonomy.report.sections import Cell, Fact, Rounded, Section, exact, percentage, table
 
 RATES = ("selection_rate", "true_positive_rate", "false_positive_rate", "accuracy")
 METRICS = {

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from isonomy.escapes import visible
 from isonomy.report import figures
-from isonomy.report.model import Facts, rewritten
+from isonomy.report.sections import Facts, rewritten
 
 
 def to_html(facts: Facts) -> str:

@@ -56,18 +56,17 @@ def cell(value: object) -> str:
         number = float(value)
         if math.isnan(number):
             return "missing"
-        integral = number == round(number) if math.isfinite(number) else False
-        text = f"{number:.0f}" if integral and abs(number) < 1e15 else f"{number:.6g}"
+        text = f"{number:.0f}" if abs(number) < 1e15 and number == round(number) else f"{number:.6g}"
         return text.replace("-", "−")
     if isinstance(value, int | np.integer):
         return str(value).replace("-", "−")
     return "missing" if value is None or str(value) == "<NA>" else str(value)
 
 
-def listed(names: list[str], shown: int = 6) -> str:
-    """Return ``a, b and c``, or the first few and the number of the others."""
-    if len(names) > shown:
-        return f"{', '.join(names[: shown - 1])} and {len(names) - shown + 1} more"
+def listed(names: list[str]) -> str:
+    """Return ``a, b and c``, or the first five and the number of the others where there are more than six."""
+    if len(names) > 6:
+        return f"{', '.join(names[:5])} and {len(names) - 5} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else "nothing"
 
 

@@ -10,9 +10,9 @@ from isonomy.arithmetic import FloatArray
 from isonomy.certificates.certificate import Certificate
 from isonomy.population.feature import Feature
 from isonomy.report.findings import Findings, role_of
-from isonomy.report.model import Cell, Fact, Rounded, Section, round_down, table
 from isonomy.report.numbers import decimals_of, parameter, percent, signed
 from isonomy.report.privacy import SMALLEST, protected_cells
+from isonomy.report.sections import Cell, Fact, Rounded, Section, round_down, table
 from isonomy.report.words import plain_order
 from isonomy.shift import Distance
 

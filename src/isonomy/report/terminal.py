@@ -8,8 +8,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from isonomy.escapes import visible
-from isonomy.report.facts import OBSERVED
-from isonomy.report.model import Cell, Facts, FactTable, rewritten
+from isonomy.fairness import SCORES
+from isonomy.report.sections import Cell, Facts, FactTable, rewritten
 
 _COLOUR = {"certified": "bold green", "violated": "bold red", "undecided": "bold yellow", "none": "bold"}
 _TERMS = ("Network", "Similar people")
@@ -47,7 +47,7 @@ def to_terminal(facts: Facts, folder: str = "") -> Iterator[Shown]:
     yield ""
     yield spread
     yield ""
-    shown = [fact for fact in summary.facts if fact.code.startswith("decisions.") or fact.code in OBSERVED]
+    shown = [fact for fact in summary.facts if fact.code.startswith("decisions.") or fact.code in SCORES]
     yield from (Text(f"{fact.words}: {fact}") for fact in shown if fact.printed)
     yield from (shown for each in facts["drivers"].tables if each.code == "alone" for shown in _titled(each))
     yield from _titled(facts["proved"].tables[0])

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from isonomy.escapes import for_markdown, visible
-from isonomy.report.model import Facts, rewritten
+from isonomy.report.sections import Facts, rewritten
 
 SIGNS = {"certified": "✅", "violated": "❌", "undecided": "❓", "none": "–"}
 MARKDOWN_CODES = (

@@ -110,16 +110,10 @@ def decision_outcome(findings: Findings) -> tuple[str, str, str]:
         sentence = f"{phrase} when the person is replaced by somebody similar, who was found{'; ' if rest else ''}"
         return "violated", phrase, f"{sentence}{', '.join(rest)}."
     if open_:
-        return (
-            "undecided",
-            f"{open_:,} of {n:,} decisions open",
-            (f"Of {n:,} decisions {proved} when the person is replaced by anybody similar, {undecided}."),
-        )
-    return (
-        "certified",
-        "no decision flips",
-        (f"None of the {n:,} decisions flips when the person is replaced by anybody similar: that is proved."),
-    )
+        sentence = f"Of {n:,} decisions {proved} when the person is replaced by anybody similar, {undecided}."
+        return "undecided", f"{open_:,} of {n:,} decisions open", sentence
+    sentence = f"None of the {n:,} decisions flips when the person is replaced by anybody similar: that is proved."
+    return "certified", "no decision flips", sentence
 
 
 def unit(findings: Findings) -> str:
@@ -177,9 +171,8 @@ def not_proved(findings: Findings, similar: Similar, behind: str) -> Terms:
     fixed = f" People who differ in {listed(list(similar.fixed))} are never compared." if similar.fixed else ""
     outside = [shift.name for shift in findings.shifts if shift.distance.lower > certificate.gamma]
     beyond = f" Already outside: {listed(outside)}." if outside else ""
-    accuracy = (
-        "" if findings.accuracy is None else f" Its accuracy on these people, {findings.accuracy:.3f}, was observed."
-    )
+    score = findings.scores.get("accuracy")
+    accuracy = "" if score is None else f" Its accuracy on these people, {score:.3f}, was observed."
     terms = [
         ("Only these similar people", f"Nothing is said about pairs that the metric does not call similar.{fixed}"),
         ("The metric is a choice", "Who counts as similar was decided by people, in the schema and the metric. "

@@ -6,9 +6,12 @@ try:
     from isonomy.training.collapse import CollapsedModelWarning
     from isonomy.training.estimators import FairClassifier, FairRegressor
     from isonomy.training.frontier import Frontier, frontier
-    from isonomy.training.repair import Repair, repair
+    from isonomy.training.repair import FineTuning, Repair, repair
 except ModuleNotFoundError:
     needed("torch", "torch", "Training")
     raise
 
-__all__ = ["CollapsedModelWarning", "FairClassifier", "FairRegressor", "Frontier", "Repair", "frontier", "repair"]
+__all__ = [
+    "CollapsedModelWarning", "FairClassifier", "FairRegressor", "FineTuning", "Frontier", "Repair", "frontier",
+    "repair",
+]  # fmt: skip

@@ -32,6 +32,7 @@ _VALIDATION_SHARE, _FEWEST_ROWS = 0.2, 20
 """The share of the rows that is set aside unless the caller says otherwise, and the fewest that tell anything."""
 
 _RAMPS = ("alpha_ramp", "delta_ramp", "gamma_ramp")
+_OPTIONAL = ("delta", "epochs", "ascent_steps", "patience")
 _HASHED_AS_TENSORS = ("metric", "domain", "ground", "checkpoint", "random_state", "progress")
 
 
@@ -68,14 +69,13 @@ class TrainingConfig:
 
     def _check_parameters(self) -> None:
         """Refuse what no training can go by."""
-        for name, kind in (("method", Method), ("bound", Form)):
-            choice(name, getattr(self, name), kind)
-        for name in ("delta", "gamma", "alpha", "keep", "weight_decay"):
-            if name != "delta" or self.delta is not None:
-                number(name, getattr(self, name), "a finite number >= 0", high=FINITE)
-        for name in ("epochs", "batch_size", "ascent_steps"):
-            if name == "batch_size" or getattr(self, name) is not None:
-                whole(name, getattr(self, name), 1)
+        choice("method", self.method, Method)
+        choice("bound", self.bound, Form)
+        given = {name: value for name, value in vars(self).items() if value is not None or name not in _OPTIONAL}
+        for name in given.keys() & {"delta", "gamma", "alpha", "keep", "weight_decay"}:
+            number(name, given[name], "a finite number >= 0", high=FINITE)
+        for name in given.keys() & {"epochs", "batch_size", "ascent_steps", "patience"}:
+            whole(name, given[name], 1)
         if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence):
             raise ParameterError(template("hidden", "a tuple of widths, such as (256, 256)", self.hidden))
         for width in self.hidden:
@@ -85,8 +85,6 @@ class TrainingConfig:
             number("learning_rate", self.learning_rate, right, high=math.inf, strict=True)
         if self.validation is not None:
             number("validation", self.validation, "a share 0 <= share < 1", high=math.nextafter(1.0, 0.0))
-        if self.patience is not None:
-            whole("patience", self.patience, 1)
         number("order", self.order, "a number >= 1, or infinity", 1.0)
         for name in _RAMPS:
             ends, right = getattr(self, name), "two shares of the training from 0 to 1, the earlier first"

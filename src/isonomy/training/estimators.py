@@ -311,7 +311,8 @@ def _individuals(
                 estimator, X, y, dtype=np.float64, y_numeric=isinstance(estimator, RegressorMixin)
             )
         except ValueError as error:
-            raise DataError(f"'X' and 'y' cannot be trained on: {_first_sentence(error)}{_not_finite(X)}.") from None
+            sentence = " ".join(str(error).split()).split(": array=")[0].split(". ")[0].rstrip(".")
+            raise DataError(f"'X' and 'y' cannot be trained on: {sentence}{_not_finite(X)}.") from None
         weight = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
         if not weight.sum() > 0:
             raise DataError("All sample weights are zero; at least one must be positive.")
@@ -327,10 +328,6 @@ def _individuals(
     estimator.n_features_in_ = people.x.shape[1]
     estimator.__dict__.pop("feature_names_in_", None)
     return people.x, people.y, weight, people
-
-
-def _first_sentence(error: ValueError) -> str:
-    return " ".join(str(error).split()).split(": array=")[0].split(". ")[0].rstrip(".")
 
 
 def _not_finite(x: Any) -> str:

@@ -16,6 +16,7 @@ import pandas as pd
 
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.fairness import blind_scores, scores
+from isonomy.given import instance
 from isonomy.population import Population
 from isonomy.training.collapse import collapse
 from isonomy.training.estimators import FairClassifier
@@ -87,8 +88,7 @@ def frontier(
     itself be judged, hand over rows that neither training nor the final test uses. ``measure`` gives the certified
     upper bound, by default that of the populations within the model's gamma, by the tight tier.
     """
-    if not isinstance(people, Population):
-        raise ParameterError(template("people", "a Population", type(people).__name__))
+    instance("people", people, Population, "a Population")
     if not len(alphas) or not all(np.isfinite(alpha) and alpha >= 0 for alpha in alphas):
         raise ParameterError(template("alphas", "at least one finite number >= 0", tuple(alphas)))
     label = people.schema.label

@@ -26,7 +26,7 @@ in float32 without rounding terms, because nothing is certified from them: :mod:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,9 +130,9 @@ class DifferenceBounds:
         apart: Tensor = delta * self.growing + self.fixed
         spread: Tensor | None = radius * self.shift if radius > 0 else None
         for value, size in zip(self.values[:-1], self.sizes, strict=True):
-            reached = _relu_bound(value, apart if spread is None else spread + apart, apart)
-            multiply = _sparse_product if self.one_of_several and size.shape[1] > _NARROW else torch.matmul
-            spread = None if spread is None else multiply(_relu_bound(value, spread, spread), size)
+            reached = relu_bound(value, apart if spread is None else spread + apart, apart)
+            multiply = sparse_product if self.one_of_several and size.shape[1] > _NARROW else torch.matmul
+            spread = None if spread is None else multiply(relu_bound(value, spread, spread), size)
             apart = multiply(reached, size)
         apart = apart.expand_as(self.margin)
         spread = torch.zeros_like(apart) if spread is None else spread.expand_as(apart)
@@ -197,14 +197,8 @@ class _SparseProduct(torch.autograd.Function):
         return torch.zeros_like(a).index_copy_(0, rows, gradient @ b.T), a[rows].T @ gradient
 
 
-def _sparse_product(a: Tensor, b: Tensor) -> Tensor:
-    product: Tensor = _SparseProduct.apply(a, b)  # type: ignore[no-untyped-call]
-    return product
-
-
-def _relu_bound(value: Tensor, reach: Tensor, most: Tensor) -> Tensor:
-    bound: Tensor = _ReluBound.apply(value, reach, most)  # type: ignore[no-untyped-call]
-    return bound
+relu_bound: Callable[[Tensor, Tensor, Tensor], Tensor] = _ReluBound.apply
+sparse_product: Callable[[Tensor, Tensor], Tensor] = _SparseProduct.apply
 
 
 def _summed(gradient: Tensor, shape: torch.Size) -> Tensor:

@@ -72,21 +72,16 @@ class Penalty:
             radii = [radius * (gamma / config.gamma) for radius in config.radii]
             return dual(self.profile(layers, x, values, delta, radii), radii, gamma, config.order, weight)
         if config.method == "l-dif" and gamma > 0:
-            moved = self.ascend(layers, x, delta, gamma, generator)
-            return (self.local(layers, moved, None, delta) * weight).mean()
-        return (self.local(layers, x, values, delta) * weight).mean()
-
-    def local(self, layers: Layers, x: Tensor, values: Sequence[Tensor] | None, delta: float) -> Tensor:
-        """Return the bound of the local violation (n,)."""
-        return self.profile(layers, x, values, delta, (0.0,))[0]
+            x = self.ascend(layers, x, delta, gamma, generator)
+            values = run(layers, x)
+        return (self.profile(layers, x, values, delta, (0.0,))[0] * weight).mean()
 
     def profile(
-        self, layers: Layers, x: Tensor, values: Sequence[Tensor] | None, delta: float, radii: Sequence[float]
+        self, layers: Layers, x: Tensor, values: Sequence[Tensor], delta: float, radii: Sequence[float]
     ) -> list[Tensor]:
         """Return the bounds for centres within each radius; the paper's form adds it to delta, in the same metric."""
         if self.config.bound == "paper":
             return [paper_gap(layers, x, self.head, self.moves, delta + radius) for radius in radii]
-        values = run(layers, x) if values is None else values
         bounds = DifferenceBounds(layers, values, self.head, self.moves, self.shifts, one_of_several=len(radii) > 1)
         return [bounds.at(delta, radius) for radius in radii]
 
@@ -107,7 +102,8 @@ class Penalty:
         frozen = [(weight.detach(), bias.detach()) for weight, bias in layers]
         for _ in range(steps):
             at = (x + shift).requires_grad_()
-            (slope,) = torch.autograd.grad(self.local(frozen, at, None, delta).sum(), at)
+            violation = self.profile(frozen, at, run(frozen, at), delta, (0.0,))[0].sum()
+            (slope,) = torch.autograd.grad(violation, at)
             steep = self.cost(slope)
             length = gamma / steps * (steep / steep.mean().clamp(min=1e-12)).clamp(max=FURTHEST)
             shift = self.scale_to_budget(shift + slope * (length / steep.clamp(min=1e-12))[:, None], gamma)

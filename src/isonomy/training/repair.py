@@ -23,9 +23,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certificates import Certificate, certify
+from isonomy.certificates import Certificate, Transport, certify
 from isonomy.certificates.certify import DistributionalTier
-from isonomy.certificates.transport import checked_shift
 from isonomy.errors import NetworkError
 from isonomy.fairness import blind_scores, scores
 from isonomy.given import FINITE, instance, number, whole
@@ -35,7 +34,6 @@ from isonomy.population.outcome import decided
 from isonomy.problem import on_all_coordinates
 from isonomy.progress import Progress, shown
 from isonomy.similarity import Counterparts, Metric
-from isonomy.similarity.ground import Ground
 from isonomy.training.collapse import CollapsedModelWarning, answers, class_names, collapse
 from isonomy.training.config import ResolvedConfig, TrainingConfig
 from isonomy.training.gaps import Head, as_float32
@@ -102,6 +100,28 @@ class Repair:
         return "No network was found with a certificate of at most epsilon."
 
 
+@dataclass(frozen=True)
+class FineTuning:
+    """How a repair trains: at most ``rounds`` times ``epochs``, with the weight ``alpha`` on the bound in the first
+    round and ``growth`` times as much in each further one; with ``learning_rate``, ``batch_size``, ``random_state``.
+    """
+
+    rounds: int = 8
+    epochs: int = 3
+    alpha: float = 0.3
+    growth: float = 2.0
+    learning_rate: float = 5e-4
+    batch_size: int = 256
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "growth", "learning_rate"):
+            number(name, getattr(self, name), "a finite number >= 0", high=FINITE)
+        for name in ("rounds", "epochs", "batch_size"):
+            whole(name, getattr(self, name), 1)
+        whole("random_state", self.random_state)
+
+
 def repair(
     model: Network,
     people: Population,
@@ -109,118 +129,161 @@ def repair(
     *,
     metric: Metric | None = None,
     delta: float | None = None,
-    gamma: float = 0.1,
-    order: float = 1.0,
-    ground: Ground = "l2",
+    shift: Transport | None = None,
     tier: DistributionalTier = "tight",
     judged_on: Population | None = None,
-    rounds: int = 8,
-    epochs: int = 3,
-    alpha: float = 0.3,
-    growth: float = 2.0,
-    learning_rate: float = 5e-4,
-    batch_size: int = 256,
-    random_state: int = 0,
+    tuning: FineTuning | None = None,
     progress: Progress | Literal["auto"] | None = "auto",
 ) -> Repair:
     """Fine-tune ``model`` (affine layers and ReLU) on the training split of ``people`` until its certificate is at
     most ``epsilon``.
 
     No labels are needed: the original predictions are what is kept. The certificate is that of :func:`isonomy.certify`
-    for the populations within ``gamma`` (``order``, ``ground``) of ``judged_on``, by the ``tier``; judged on is by
-    default the test split (the people themselves when they are a training split). A small table is filled up with
-    people between two others, who need no label either. Similar is who is within ``delta`` in the ``metric``, by
-    default counterparts of the schema; ``delta`` is by default their 1, and 0.05 in another metric. At most ``rounds``
-    times ``epochs`` are trained (``learning_rate``, ``batch_size``, ``random_state``), with the weight ``alpha`` on the
-    bound, each time ``growth`` times as much. ``progress`` is called with the rounds done and in all.
+    for the populations of a ``shift``, by default :class:`isonomy.Transport` of 0.1, from ``judged_on``, by the
+    ``tier``; judged on is by default the test split (the people themselves when they are a training split). A small
+    table is filled up with people between two others, who need no label either. Similar is who is within ``delta`` in
+    the ``metric``, by default counterparts of the schema; ``delta`` is by default their 1, and 0.05 in another metric.
+    ``tuning`` is a :class:`isonomy.training.FineTuning`. ``progress`` is called with the rounds done and in all.
     """
     instance("model", model, Network, "an isonomy.Network, as load_network(path) gives")
     instance("people", people, Population, "a Population")
     instance("metric", metric, Metric | None, "None or a metric, such as isonomy.WeightedLp(weights)")
+    instance("shift", shift, Transport | None, "None or a shift by transport, such as isonomy.Transport(0.1)")
+    instance("tuning", tuning, FineTuning | None, "None or a FineTuning, such as FineTuning(rounds=4)")
     epsilon = number("epsilon", epsilon, "a finite number > 0", high=math.inf, strict=True)
-    sizes = {"gamma": gamma, "alpha": alpha, "growth": growth, "learning_rate": learning_rate}
-    for name, value in (sizes if delta is None else sizes | {"delta": delta}).items():
-        number(name, value, "a finite number >= 0", high=FINITE)
-    for name, count in (("rounds", rounds), ("epochs", epochs), ("batch_size", batch_size)):
-        whole(name, count, 1)
-    whole("random_state", random_state)
+    shift, tuning = shift or Transport(0.1), tuning or FineTuning()
+    for name, size in (("gamma", shift.gamma), *([] if delta is None else [("delta", delta)])):
+        number(name, size, "a finite number >= 0", high=FINITE)
     train = people.train if people.split == "all" else people
     judged = judged_on if judged_on is not None else people.test if people.split == "all" else people
-    network = on_all_coordinates(model, people.schema)
-    if network.input_width != people.schema.width:
-        raise NetworkError(
-            f"'{network.name}' reads {network.input_width} numbers, but the individuals have {people.schema.width} "
-            "coordinates: put an adapter in front of it."
-        )
-    head = _head(network)
     similarity = Counterparts.of(people.schema) if metric is None else metric
-    shift = checked_shift(0.0, gamma, order, ground)
-    perceptron, original = Perceptron.from_network(network), Perceptron.from_network(network)
-    no_ramp = (0.0, 0.0)
-    given = TrainingConfig(
-        "u-dif" if gamma else "f-ibp", delta, gamma, alpha, order=order, ground=ground, keep=0.0, epochs=epochs,
-        batch_size=batch_size, learning_rate=learning_rate, alpha_ramp=no_ramp, delta_ramp=no_ramp, gamma_ramp=no_ramp,
-    )  # fmt: skip
-    config = ResolvedConfig.of(given, similarity, len(train), random_state)
-    penalty = Penalty(config, similarity, train.domain, head, perceptron.reads, train.x)
-    learned, weights = _with_mixtures(train, random_state)
-    x = as_float32(learned[:, perceptron.reads])
-    labels = torch.zeros(len(x), dtype=torch.int64 if head.classes else torch.float32)  # not read
-    table = TrainingSet(x, labels, as_float32(weights / weights.mean()))
-    generator = torch.Generator().manual_seed(random_state)
-
-    def drift(rows: Tensor, outputs: Tensor) -> Tensor:
-        """Return the distance of outputs from the original ones."""
-        with torch.no_grad():
-            target = original(rows)
-        if not head.classes:
-            return (outputs - target).square().mean()
-        return functional.kl_div(outputs.log_softmax(1), target.log_softmax(1), log_target=True, reduction="batchmean")
-
-    learners = train.sample(_ROWS)
-
-    def certificate_of(candidate: Network, improved: int = 4) -> Certificate:
-        arguments = candidate, judged, similarity, config.delta, shift
-        return certify(*arguments, tier=tier, attack=False, rounds=improved, progress=None)
-
-    def result(candidate: Network, strength: float) -> Repair:
-        certificate = certificate_of(candidate, 1)
-        if certificate.local.mean_upper <= epsilon:  # else no more work can settle it
-            certificate = certificate_of(candidate)
-        changes, lost = _changes(network, candidate, judged), _collapse(network, candidate, judged, learners)
-        return Repair(candidate, certificate, epsilon, *changes, strength, lost)
-
-    def better_of(best: Repair, strength: float) -> Repair:
-        """Return the repair of the present weights, when they are fairer and decide, else the best so far."""
-        now = result(perceptron.network(network.head, f"{network.name}, repaired"), strength)
-        if now.collapsed and not best.collapsed:
-            return replace(best, lost=now.collapse if now.certified else best.lost)
-        fairer = now.certificate.upper < best.certificate.upper
-        return replace(now, lost=best.lost) if fairer or (best.collapsed and not now.collapsed) else best
-
-    best = result(network, 0.0)
+    network = _repairable(model, people)
+    tuned = _Tuned(network, train, similarity, delta, shift, tuning)
+    judge = _Judge(network, judged, train.sample(_ROWS), epsilon, similarity, tuned.config.delta, shift, tier)
+    best = judge.repair(network, 0.0)
     with shown("Repairing", progress) as tick:
-        for share in _SHARES if penalty.unlimited.shape[1] else ():
+        for share in _SHARES if tuned.penalty.unlimited.shape[1] else ():
             if not best.reached:
-                perceptron.load_state(original.copy_state())
-                perceptron.remove_directions(penalty.unlimited, x.mean(0), share)
-                best = better_of(best, 0.0)
+                best = judge.better(best, tuned.blinded(share), 0.0)
         blind, best = best.lost, replace(best, lost="")
-        for step in range(rounds):
+        for step in range(tuning.rounds):
             if best.certified or best.lost:  # alpha only grows: a network that has collapsed does not come back
                 break
-            strength = alpha * growth**step
-            Trainer(perceptron, replace(config, alpha=strength), penalty, generator, objective=drift).fit(table)
-            best = better_of(best, strength)
-            tick(step + 1, rounds)
+            strength = tuning.alpha * tuning.growth**step
+            best = judge.better(best, tuned.trained(strength), strength)
+            tick(step + 1, tuning.rounds)
     best = replace(
-        best, lost=best.lost or blind, certificate=best.certificate if best.certified else certificate_of(best.network),
+        best, lost=best.lost or blind,
+        certificate=best.certificate if best.certified else judge.certificate(best.network),
         before=scores(network, judged), after=scores(best.network, judged), blind=blind_scores(train, judged),
     )  # fmt: skip
     if not best.reached and (best.collapsed or best.lost):
         advice = "Allow a larger 'epsilon', or give a smaller 'growth' and more 'rounds'."
         warnings.warn(f"{best.reason} {advice}", CollapsedModelWarning, stacklevel=2)
     return best
+
+
+def _repairable(model: Network, people: Population) -> Network:
+    """Return the network on all coordinates; refuse one of other inputs or with several sigmoids."""
+    network = on_all_coordinates(model, people.schema)
+    if network.input_width != people.schema.width:
+        raise NetworkError(
+            f"'{network.name}' reads {network.input_width} numbers, but the individuals have {people.schema.width} "
+            "coordinates: put an adapter in front of it."
+        )
+    if network.head == "sigmoid" and network.classes > 1:
+        raise NetworkError(
+            f"'{network.name}' ends in {network.classes} sigmoids; repair takes one of them, or a softmax."
+        )
+    return network
+
+
+class _Tuned:
+    """A copy of a network that is trained on, to keep its predictions and lower the bound of the violation."""
+
+    def __init__(
+        self,
+        network: Network,
+        train: Population,
+        metric: Metric,
+        delta: float | None,
+        shift: Transport,
+        how: FineTuning,
+    ) -> None:
+        no_ramp = (0.0, 0.0)
+        given = TrainingConfig(
+            "u-dif" if shift.gamma else "f-ibp", delta, shift.gamma, how.alpha, order=shift.order, ground=shift.ground,
+            keep=0.0, epochs=how.epochs, batch_size=how.batch_size, learning_rate=how.learning_rate,
+            alpha_ramp=no_ramp, delta_ramp=no_ramp, gamma_ramp=no_ramp,
+        )  # fmt: skip
+        self.network, self.config = network, ResolvedConfig.of(given, metric, len(train), how.random_state)
+        head = Head(0 if network.head == "regression" else max(2, network.classes))
+        self.perceptron, self.original = Perceptron.from_network(network), Perceptron.from_network(network)
+        self.penalty = Penalty(self.config, metric, train.domain, head, self.perceptron.reads, train.x)
+        rows, weights = _with_mixtures(train, how.random_state)
+        x = as_float32(rows[:, self.perceptron.reads])
+        labels = torch.zeros(len(x), dtype=torch.int64 if head.classes else torch.float32)  # not read
+        self.table = TrainingSet(x, labels, as_float32(weights / weights.mean()))
+        self.generator = torch.Generator().manual_seed(how.random_state)
+
+    def blinded(self, share: float) -> Network:
+        """Return the original with a share of the directions without limits taken out of its first layer."""
+        self.perceptron.load_state(self.original.copy_state())
+        self.perceptron.remove_directions(self.penalty.unlimited, self.table.x.mean(0), share)
+        return self._present()
+
+    def trained(self, alpha: float) -> Network:
+        """Return the network after one more round, with this weight on the bound."""
+        config = replace(self.config, alpha=alpha)
+        Trainer(self.perceptron, config, self.penalty, self.generator, objective=self._drift).fit(self.table)
+        return self._present()
+
+    def _present(self) -> Network:
+        return self.perceptron.network(self.network.head, f"{self.network.name}, repaired")
+
+    def _drift(self, rows: Tensor, outputs: Tensor) -> Tensor:
+        """Return the distance of outputs from the original ones."""
+        with torch.no_grad():
+            target = self.original(rows)
+        if not self.penalty.head.classes:
+            return (outputs - target).square().mean()
+        return functional.kl_div(outputs.log_softmax(1), target.log_softmax(1), log_target=True, reduction="batchmean")
+
+
+@dataclass(frozen=True, eq=False)
+class _Judge:
+    """What a repair is judged by: the original, the people, and the certificate that is wanted."""
+
+    original: Network
+    judged: Population
+    learned: Population
+    epsilon: float
+    metric: Metric
+    delta: float
+    shift: Transport
+    tier: DistributionalTier
+
+    def certificate(self, candidate: Network, rounds: int = 4) -> Certificate:
+        """Certify a candidate on the people judged."""
+        arguments = candidate, self.judged, self.metric, self.delta, self.shift
+        return certify(*arguments, tier=self.tier, attack=False, rounds=rounds, progress=None)
+
+    def repair(self, candidate: Network, alpha: float) -> Repair:
+        """Return a candidate as a repair of the original."""
+        certificate = self.certificate(candidate, 1)
+        if certificate.local.mean_upper <= self.epsilon:  # else no more work can settle it
+            certificate = self.certificate(candidate)
+        changes = _changes(self.original, candidate, self.judged)
+        lost = _collapse(self.original, candidate, self.judged, self.learned)
+        return Repair(candidate, certificate, self.epsilon, *changes, alpha, lost)
+
+    def better(self, best: Repair, candidate: Network, alpha: float) -> Repair:
+        """Return the repair by a candidate that is fairer and decides, else the best so far."""
+        now = self.repair(candidate, alpha)
+        if now.collapsed and not best.collapsed:
+            return replace(best, lost=now.collapse if now.certified else best.lost)
+        fairer = now.certificate.upper < best.certificate.upper
+        return replace(now, lost=best.lost) if fairer or (best.collapsed and not now.collapsed) else best
 
 
 def _changes(before: Network, after: Network, judged: Population) -> tuple[float, float]:
@@ -254,11 +317,3 @@ def _with_mixtures(train: Population, seed: int) -> tuple[FloatArray, FloatArray
     between = share * train.x[one] + (1 - share) * train.x[other]
     weights = np.concatenate([train.weights, np.full(missing, train.weights.mean())])
     return np.concatenate([train.x, between]), weights
-
-
-def _head(network: Network) -> Head:
-    if network.head == "sigmoid" and network.classes > 1:
-        raise NetworkError(
-            f"'{network.name}' ends in {network.classes} sigmoids; repair takes one of them, or a softmax."
-        )
-    return Head(0 if network.head == "regression" else max(2, network.classes))

@@ -81,7 +81,7 @@ class TrainingData:
 
 
 def train(
-    config: ResolvedConfig, task: TrainingData, tick: Progress | None = None, on_epoch: OnEpoch | None = None
+    config: ResolvedConfig, task: TrainingData, tick: Progress, on_epoch: OnEpoch | None = None
 ) -> tuple[Perceptron, list[Record], float]:
     """Train a perceptron; a learning rate to be searched is the best of a grid on held-out rows."""
     if config.learning_rate == "search":
@@ -92,8 +92,7 @@ def train(
             with suppress(NotANumberError):  # a training that breaks off scores worst
                 last = _train_once(trial, task)[1][-1]
                 scores[index] = last.get("validation_accuracy", -last.get("validation_error", math.inf))
-            if tick is not None:
-                tick(index, len(RATES) + 1)
+            tick(index, len(RATES) + 1)
         config = replace(config, learning_rate=RATES[int(np.argmax(scores))])
     return *_train_once(config, task, tick, on_epoch), float(config.learning_rate)
 
@@ -201,10 +200,9 @@ class Trainer:
         constant = constant_error(table, self.head)
         while len(self.history) < self.epochs and not self._out_of_patience():
             record = self._epoch(table, constant)
-            if held_out is not None:
-                record.update(self._validation_record(held_out))
             self.history.append(record)
             if held_out is not None:
+                record.update(self._validation_record(held_out))
                 score = record["validation_objective"]
                 if self.best is None or score < self.best[0]:
                     self.best = score, self.perceptron.copy_state()

@@ -1,4 +1,4 @@
-"""Facts of one person and their worst counterpart, and of the change from one audit to another."""
+"""Facts of the change from one audit to another."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, reached
-from isonomy.certificates.local import LocalCertificate
-from isonomy.population.outcome import decided
-from isonomy.report import words
-from isonomy.report.findings import output_names, role_of
-from isonomy.report.model import Cell, Facts, Rounded, Section, exact, table
-from isonomy.report.numbers import cell, listed
+from isonomy.report.numbers import listed
+from isonomy.report.sections import Facts, Rounded, Section, exact, table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,56 +27,6 @@ CHANGED = {
 }  # fmt: skip
 
 
-def facts_of_row(
-    local: LocalCertificate, place: int, row: int, rounded: Rounded | None = None, name: str | None = None
-) -> Facts:
-    """Return the facts of one person, ``row`` of the table: prediction, bounds of its change, worst counterpart.
-
-    ``place`` is the person's row in the certificate, ``name`` the id in the table.
-    """
-    network, schema, witnesses = local.problem.network, local.problem.schema, local.witnesses
-    assert schema is not None
-    upper, lower, decision = float(local.upper[place]), float(local.lower[place]), str(local.decision[place])
-    rounded = rounded or Rounded.of(lower, upper, None, network.head == "regression")
-    most = rounded.proved("upper", "For somebody similar this can change by at most", upper)
-    least = rounded.attained("lower", "A counterpart was found for whom it changes by", lower)
-    pair = witnesses.frame(place)
-    gets = network(np.stack([witnesses.individual[place], witnesses.counterpart[place]]))
-    names = output_names(network, schema)
-    known = schema.label is not None and len(schema.label.classes) == len(names)
-    keys = names if known else [f"output {i}" for i in range(len(names))]
-    mine, theirs = (dict(zip(keys, each.tolist(), strict=True)) for each in gets)
-    # Of two classes both change alike: the second is the one that is shown.
-    paired = network.head == "softmax" or network.classes == 1
-    output = 1 if len(names) == 2 and paired else int(np.argmax(np.abs(gets[0] - gets[1])))
-    output_name = f"predicted {names[output]}" if network.head == "regression" else f"probability of “{names[output]}”"
-    roles, differs = {each.name: role_of(each) for each in schema.features}, pair["differs"] == "*"
-    tables = tuple(
-        table(code, code, "Feature", "This person", "Counterpart",
-              rows=((Cell(str(name), roles[str(name)]), cell(one), cell(other)) for name, one, other, _ in
-                    pair[own].itertuples(name=None)))
-        for code, own in (("differs", differs), ("equal", ~differs))
-    )  # fmt: skip
-    change = "no change was found"
-    if lower > 0:
-        change = f"a counterpart was found for whom it changes by {reached(str(least))}"
-    listing = (
-        exact("row", "Row", row, str(row)),  # as it is typed
-        exact("id", schema.id or "", name, "" if name is None else f"{schema.id} {name}"),
-        exact("prediction", "Prediction", mine, _outputs_text(names, gets[0], rounded)),
-        most,
-        least,
-        exact("decision", "Decision", decision, _decision_sentence(local, place, names, rounded)),
-        exact("counterpart_prediction", "The worst counterpart found", theirs, _outputs_text(names, gets[1], rounded)),
-        exact("differs", "Differs in", [str(name) for name in pair.index[differs]], ""),
-        *(exact(side, side, {str(name): _item(value) for name, value in pair[side].items()}, "")
-          for side in ("individual", "counterpart")),
-    )  # fmt: skip
-    outputs = tuple(rounded.observed("gets", output_name, float(each[output])) for each in gets)
-    headline = f"For somebody similar this can change by at most {most} (proved); {change}."
-    return Facts(headline, None, (Section("row", listing, tables=tables), Section("gets", outputs)))
-
-
 def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | None] = (None, None)) -> Facts:
     """Return what changed between two audits, in question and answer; ``people`` are their tables of individuals."""
     questions, hashes, verdicts = [], [], [old.verdict, new.verdict]
@@ -94,10 +39,8 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
     question = {name: [one[name] for one in questions] for name in QUESTION if questions[0][name] != questions[1][name]}
     moved = "epsilon" in question and verdicts[0] != verdicts[1] and all(verdicts)
     alike = not (changed["metric"] or changed["schema"] or set(question) - {"epsilon", "tier", "individuals"})
-    certainly, headline = (
-        None,
-        "⚠️ The two audits ask different questions, so their numbers cannot be compared directly.",
-    )
+    certainly = None
+    headline = "⚠️ The two audits ask different questions, so their numbers cannot be compared directly."
     if alike:  # only bounds that do not overlap say that something changed
         certainly = "better" if new.upper < old.lower else "worse" if new.lower > old.upper else None
         headline = CHANGED[certainly]
@@ -158,28 +101,3 @@ def _shared_rows(old: Record, new: Record, rows: Any) -> Any:
         return []
     rows, one, other = np.intersect1d(old.people.rows, new.people.rows, return_indices=True)
     return rows[(old.people.x[one] == new.people.x[other]).all(axis=1)]
-
-
-def _decision_sentence(local: LocalCertificate, place: int, names: Sequence[str], rounded: Rounded) -> str:
-    """Return the sentence on the decision, with the counterpart that changes it where that is not the one shown."""
-    sentence, problem, witnesses = words.DECISIONS[str(local.decision[place])], local.problem, local.witnesses
-    if local.decision[place] != "flippable":
-        return sentence
-    three = np.stack(
-        [each[place] for each in (witnesses.individual, witnesses.counterpart, witnesses.flip_counterpart)]
-    )
-    gets = problem.network(three)
-    own, shown, _ = decided(gets, problem.outcome, regression=problem.network.head == "regression")
-    if own != shown:
-        return sentence
-    pair = witnesses.frame(place, flip=True)
-    changes = [f"{name} {cell(one)} → {cell(other)}" for name, one, other, mark in pair.itertuples(name=None) if mark]
-    return f"{sentence[:-1]}, not the one shown: {_outputs_text(names, gets[2], rounded)}, with {', '.join(changes)}."
-
-
-def _outputs_text(names: Sequence[str], outputs: FloatArray, rounded: Rounded) -> str:
-    return ", ".join(f"{name} {rounded.plain(value)}" for name, value in zip(names, outputs, strict=True))
-
-
-def _item(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value

@@ -136,7 +136,6 @@ def run(
     people = certificate.people
     assert people is not None
     people = people if plan.redact else with_ids(people, plan)
-    scored = scores(certificate.problem.network, people, certificate.problem.outcome)
     group, refusal = _groups(certificate, people)
     return Findings(
         title=plan.name or people.schema.name,
@@ -156,7 +155,7 @@ def run(
         created=_started(work).isoformat(timespec="seconds"),
         redacted=plan.redact,
         other_reading=other,
-        **{name: value for name, value in scored.items() if name in Findings.__dataclass_fields__},
+        scores=scores(certificate.problem.network, people, certificate.problem.outcome),
     )
 
 

@@ -104,7 +104,7 @@ def compare(
 
     from isonomy.auditing.output import INDIVIDUALS
     from isonomy.records import read
-    from isonomy.report.pairs import facts_of_change
+    from isonomy.report.comparison import facts_of_change
     from isonomy.report.text import change_to_markdown, to_json
 
     files = [_certificate(path) for path in (old, new)]
@@ -116,21 +116,16 @@ def compare(
 
 def named_beside(certificate: Path, name: str) -> Path | None:
     """Return the path of a file in the certificate's folder that the certificate names, None where it names none or
-    the file is missing; a file that it does not name may contain anything.
-
-    Raises
-    ------
-    FileError
-        If a file differs from the one that the certificate names.
+    the file is missing; a file that it does not name may contain anything, one that differs is refused.
     """
-    record = import_module("isonomy_verify.record")
+    kernel = import_module("isonomy_verify.record")
     try:
-        own = record.Record.read(certificate)
-        own.check_beside()
-    except record.BadInput as error:
+        record = kernel.Record.read(certificate)
+        record.check_beside()
+    except kernel.BadInput as error:
         raise FileError(f"The certificate {certificate} cannot be used: {error}") from error
-    file = own.folder / name
-    return file if name in own.hashes and file.is_file() else None
+    file = record.folder / name
+    return file if name in record.hashes and file.is_file() else None
 
 
 def _certificate(path: Path) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from importlib import import_module
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Annotated
 
@@ -19,13 +18,11 @@ log = typer.Typer(help="The audit log of 'isonomy serve'.", no_args_is_help=True
 
 def part(name: str) -> ModuleType:
     """Import a module of the service, or raise an error that says how to install it."""
-    advice = "This command needs a part that is not installed: pip install isonomy[serve]."
-    if find_spec("isonomy.service") is None:
-        raise ParameterError(advice)
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise ParameterError(f"{advice[:-1]} ({error.name} is missing).") from error
+        advice = "This command needs a part that is not installed: pip install isonomy[serve]"
+        raise ParameterError(f"{advice} ({error.name} is missing).") from error
 
 
 def serve(context: typer.Context) -> None:

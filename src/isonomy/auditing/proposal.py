@@ -198,7 +198,7 @@ def _audit_text(
 ) -> str:
     """Return every option of a plan by its panel; those of reading and of large tables only where needed."""
 
-    def beside(path: Path) -> str:
+    def relative(path: Path) -> str:
         return Path(os.path.relpath(str(path), str(folder))).as_posix()
 
     usual = Dialect("\t" if data.name.lower().removesuffix(".gz").endswith(".tsv") else ",")
@@ -212,7 +212,7 @@ def _audit_text(
         guesses["table_limit"] = table_limit, "as given"
     if people.excluded:
         guesses["unknown"] = "exclude", f"guess: {people.excluded} rows do not fit the schema and are left out"
-    known = {"name": people.schema.name, "data": beside(data), "schema": "schema.toml", "model": beside(model)}
+    known = {"name": people.schema.name, "data": relative(data), "schema": "schema.toml", "model": relative(model)}
     part = "rows that the schema's split column calls test" if people.schema.split else "all rows"
     remarks = {
         "delta": "1: counterparts with the tolerances of the schema as written. ", "split": f"Here auto is: {part}. ",
