@@ -12,7 +12,8 @@ __version__ = "0.1.0"
 _NAMES = {
     "attacks": "AttackBudget",
     "auditing": "Audit audit",
-    "certificates": "Certificate GlobalCertificate LocalCertificate Transport certify certify_everywhere certify_local",
+    "certificates": "Certificate GlobalCertificate LocalCertificate Part Transport certify certify_everywhere "
+    "certify_local",
     "datasets": "load_population",
     "errors": "AssumedHeadWarning IsonomyError SoundnessError",
     "fairness": "GroupFairness group_fairness",
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # the same, for whoever checks types
     from isonomy.certificates import Certificate as Certificate
     from isonomy.certificates import GlobalCertificate as GlobalCertificate
     from isonomy.certificates import LocalCertificate as LocalCertificate
+    from isonomy.certificates import Part as Part
     from isonomy.certificates import Transport as Transport
     from isonomy.certificates import certify as certify
     from isonomy.certificates import certify_everywhere as certify_everywhere

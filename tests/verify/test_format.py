@@ -517,7 +517,7 @@ def test_no_line_can_be_imitated(text: str, audit: Path, forger: Forger, capsys:
 def test_refusals_say_little_of_a_strangers_text(text: str, audit: Path, tmp_path: Path) -> None:
     edits: tuple[Any, ...] = (
         lambda f: f.question.update({text: 1}),
-        lambda f: f.question.update(gamma=text),
+        lambda f: f.question["shift"].update(gamma=text),
         lambda f: f.question.update(head=text),
         lambda f: f.predicate["selection"].update(how=text),
         lambda f: f.predicate["network"]["kinds"].__setitem__(2, text),

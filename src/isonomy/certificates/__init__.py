@@ -4,12 +4,14 @@ from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import certify
 from isonomy.certificates.everywhere import GlobalCertificate, certify_everywhere
 from isonomy.certificates.local import LocalCertificate, certify_local
+from isonomy.certificates.part import Part
 from isonomy.certificates.transport import Transport
 
 __all__ = [
     "Certificate",
     "GlobalCertificate",
     "LocalCertificate",
+    "Part",
     "Transport",
     "certify",
     "certify_everywhere",

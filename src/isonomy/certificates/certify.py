@@ -39,7 +39,7 @@ from isonomy.certificates.question import (
     own_delta,
     resolve_outcome,
 )
-from isonomy.certificates.transport import Transport, checked_shift
+from isonomy.certificates.transport import checked_shift
 from isonomy.certificates.worst_case import Points
 from isonomy.engine import EngineName, check_engine, open_engine
 from isonomy.errors import DataError, ParameterError, template
@@ -111,17 +111,17 @@ def certify(
     ``unknown="exclude"`` leaves out rows that do not fit. Similar is who is within ``delta`` in the ``metric``; None is
     for :class:`Counterparts` alone, whose tolerances mean 1.
 
-    ``shift`` is a notion such as :class:`Transport`, or a number, its γ; ``gamma``, ``order`` and ``ground`` are those
-    of a :class:`Transport` too. ``epsilon`` asks for a verdict, ``confidence`` for a statement about the population
-    behind the sample. That takes individuals for independent draws; where they come in clusters that are drawn as
-    wholes, such as households, name the column of the table that tells them apart, or give an array, as ``cluster``,
-    and the most people that a cluster can have, known beforehand, as ``max_cluster``. ``rounds`` says how often
-    profiles are improved where it matters. ``attack=False`` makes no search, leaves ``lower`` at 0 and is several times
-    faster; ``attack=True`` draws by ``seed``, on which ``upper`` does not depend; an :class:`AttackBudget` has its own
-    and says how hard it searches. ``decide`` settles by branch and bound whose decision can change, where the tier
-    leaves it open. A regression needs a bounded domain, or the ``output_range`` that its values are declared to keep
-    within. ``tier``, ``favourable``, ``threshold``, ``arithmetic`` and ``max_branches`` are as for
-    :func:`isonomy.certify_local`.
+    ``shift`` is a :class:`Transport`, a :class:`Part`, or a number, the γ of the former; ``gamma``, ``order`` and
+    ``ground`` are those of a :class:`Transport` too. ``epsilon`` asks for a verdict, ``confidence`` for a statement
+    about the population behind the sample. That takes individuals for independent draws; where they come in clusters
+    that are drawn as wholes, such as households, name the column of the table that tells them apart, or give an array,
+    as ``cluster``, and the most people that a cluster can have, known beforehand, as ``max_cluster``. ``rounds`` says
+    how often profiles are improved where it matters. ``attack=False`` makes no search, leaves ``lower`` at 0 and is
+    several times faster; ``attack=True`` draws by ``seed``, on which ``upper`` does not depend; an
+    :class:`AttackBudget` has its own and says how hard it searches. ``decide`` settles by branch and bound whose
+    decision can change, where the tier leaves it open. A regression needs a bounded domain, or the ``output_range``
+    that its values are declared to keep within. ``tier``, ``favourable``, ``threshold``, ``arithmetic`` and
+    ``max_branches`` are as for :func:`isonomy.certify_local`.
 
     ``work`` is a folder that keeps finished chunks; without one everything is in memory. Chunks have at most ``chunk``
     rows, and fewer where these would be more than some twenty seconds of counted work. ``engine="dask"`` works on the
@@ -376,8 +376,8 @@ def _refusal(
     """Return why a statement about the population behind the sample cannot be made, "" where it can."""
     if confidence is None:
         return "No confidence was asked for: give 'confidence', for example 0.95."
-    if not isinstance(shift, Transport):
-        return f"A shift of kind '{shift.kind}' has no statement about the population behind the sample."
+    if shift.sample_refusal:
+        return shift.sample_refusal
     if people is not None:
         if not (people.split == "test" or people.selection.held_out):
             train = people.split == "train"
@@ -411,8 +411,8 @@ def _refusal(
                 "These individuals were drawn one by one, so that their clusters are no independent draws as wholes: "
                 "give the whole test part."
             )
-        for name, each in (("metric", metric), ("ground metric", shift.metric)):
-            if overlaps(each, people):
+        for name, each in (("metric", metric), ("ground metric", shift.ground_cost)):
+            if each is not None and overlaps(each, people):
                 return f"The {name} was fitted on {each.fitted_on}: fit it on the training part to judge the test part."
         if not people.selection.independent:
             how = "were chosen by hand" if people.selection.how == "chosen" else "were selected in a way not known"
