@@ -211,7 +211,7 @@ def test_a_looser_claim_is_no_lie(small: Path, tmp_path: Path) -> None:
     [
         (
             lambda document: document.update(predicateType="urn:isonomy:certificate:2"),
-            "of format 2, and this program checks format 4",
+            "of format 2, and this program checks format 5",
         ),
         (lambda document: document.update(_type="isonomy large certificate"), "is not an isonomy certificate"),
         (lambda document: document["predicate"].pop("arrays"), "damaged"),

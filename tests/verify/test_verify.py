@@ -50,9 +50,9 @@ def test_it_is_small_and_stands_alone() -> None:
     checker = [SOURCE / f"{name}.py" for name in ("__init__", "__main__", "check", "claims", "record")]
     assert sum(len(file.read_text().splitlines()) for file in checker) < 1060
     words = [SOURCE / f"{name}.py" for name in ("asked", "layout", "selection", "text")]
-    assert sum(len(file.read_text().splitlines()) for file in words) < 560
-    beside = [SOURCE / f"{name}.py" for name in ("evidence", "individuals", "decisions")]
-    assert sum(len(file.read_text().splitlines()) for file in beside) < 600
+    assert sum(len(file.read_text().splitlines()) for file in words) < 610
+    beside = [SOURCE / f"{name}.py" for name in ("evidence", "individuals", "decisions", "shifts")]
+    assert sum(len(file.read_text().splitlines()) for file in beside) < 750
     allowed = {"numpy", "isonomy_verify", *sys.stdlib_module_names}
     for file in sorted(SOURCE.glob("**/*.py")):
         for node in ast.walk(ast.parse(file.read_text())):

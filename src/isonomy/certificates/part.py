@@ -38,7 +38,7 @@ class Part(Shift):
     size_name: ClassVar[str] = "at_least"
     sample_refusal: ClassVar[str] = (
         "A certificate about parts of these individuals has no statement about the population behind them: ask for a "
-        "shift by transport, --gamma."
+        "shift with a gamma."
     )
 
     at_least: float
@@ -103,12 +103,13 @@ class Part(Shift):
         return mixture.masses(weights, points + len(weights))[:points]
 
     def completed(self, masses: FloatArray, owner: NDArray[np.int64], weights: FloatArray) -> tuple[FloatArray, float]:
-        """Return the masses of a whole part: where those that count hold less than the share, others join them, the
-        first first, so that it holds at least the share up to rounding."""
+        """Return the masses of a whole part, which holds the share up to rounding: where masses hold less, those who
+        are in it in part are taken whole, and then others join them, the first first."""
         masses = np.array(masses)
         missing = self.at_least * math.fsum(weights.tolist()) - math.fsum(masses.tolist())
         held = np.bincount(owner, masses, minlength=len(weights))
         first = np.unique(owner, return_index=True)[1]
+        first = first[np.argsort(held[owner[first]] == 0, kind="stable")]
         spare = np.maximum(0.0, weights[owner[first]] - held[owner[first]])
         before = np.cumsum(spare) - spare
         masses[first] += np.clip(missing - before, 0.0, spare)
