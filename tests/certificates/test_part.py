@@ -109,9 +109,7 @@ def test_a_part_of_people_who_are_all_treated_alike_is_whole() -> None:
 def test_the_sentence() -> None:
     found = certify(network(), X, METRIC, 0.2, Part(0.1), epsilon=0.9, **QUIET)
     said = str(found)
-    assert said.startswith(
-        "No part of these 30 individuals that holds at least 10 % of them has a mean violation above"
-    )
+    assert said.startswith("No part of these 30 individuals that holds at least 10 % of them has a mean")
     assert "an explicit part reaches" in said and found.verdict == "certified"
     assert str(certify(network(), X, METRIC, 0.2, Part(1), **QUIET)).startswith("The mean violation over these 30")
     assert "12.5 % of them" in headline(Part(0.125), "them", "0.1", None)
@@ -129,9 +127,10 @@ def test_a_regression_has_parts_too() -> None:
         certify(network("regression"), X, METRIC, 0.1, Part(0.2), **QUIET)
 
 
-@pytest.mark.parametrize(
-    "wrong", [0, 0.0, -0.5, 1.0001, math.nan, math.inf, True, "0.1", None, [0.1], Fraction(1, 10**400)]
-)
+WRONG = [0, 0.0, -0.5, 1.0001, math.nan, math.inf, True, "0.1", None, [0.1], Fraction(1, 10**400)]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
 def test_a_share_is_above_0_and_at_most_1(wrong: Any) -> None:
     with pytest.raises(ParameterError, match="'at_least' must be a number above 0, at most 1"):
         Part(wrong)
@@ -153,13 +152,13 @@ def test_what_makes_no_sense_of_a_part_is_refused() -> None:
     with pytest.raises(DataError, match="about parts of these individuals"):
         _ = found.population
     for wrong in ({"gamma": 0.1}, {"order": 2.0}, {"ground": "l1"}):
-        with pytest.raises(ParameterError, match=r"'shift' must be.*Got 'Part'|'shift' must be"):
+        with pytest.raises(ParameterError, match=r"'shift' must be.*Part"):
             certify(network(), X, METRIC, 0.1, Part(0.2), **wrong)
 
 
 def test_sides_that_contradict_each_other_are_refused() -> None:
     found = certify(network(), X, METRIC, 0.2, Part(0.3), **QUIET)
-    with pytest.raises(
-        SoundnessError, match="In a part with at least 30 % of the individuals the mean output changes|"
-    ):
+    with pytest.raises(SoundnessError, match="In a part with at least 30 % of the individuals the mean output changes"):
+        found._compare(0.3, found.upper + 0.1, found.upper)
+    with pytest.raises(SoundnessError):
         replace(found, points=replace(found.points, value=found.points.value + 0.5))

@@ -58,9 +58,7 @@ def bound(shift: Part, cells: Cells, level: float | None) -> float:
 
 @quick
 @given(people(), SHARES, LEVELS)
-def test_every_level_bounds_the_worst_part(
-    some: tuple[list[float], list[float]], at_least: float, level: float
-) -> None:
+def test_every_level_bounds_it(some: tuple[list[float], list[float]], at_least: float, level: float) -> None:
     shift, truth = Part(at_least), worst_mean(*some, at_least)
     for each in (level, *some[0]):
         found = bound(shift, cells_of(*some), each)

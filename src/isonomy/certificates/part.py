@@ -106,7 +106,8 @@ class Part(Shift):
         """Return the masses of a whole part, which holds the share up to rounding: where masses hold less, those who
         are in it in part are taken whole, and then others join them, the first first."""
         masses = np.array(masses)
-        missing = self.at_least * math.fsum(weights.tolist()) - math.fsum(masses.tolist())
+        share = self.at_least * math.fsum(weights.tolist())
+        missing = max(0.0, share * (1 - 1e-12) - math.fsum(masses.tolist()))  # nobody joins for a rounding error
         held = np.bincount(owner, masses, minlength=len(weights))
         first = np.unique(owner, return_index=True)[1]
         first = first[np.argsort(held[owner[first]] == 0, kind="stable")]
