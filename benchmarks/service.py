@@ -76,8 +76,8 @@ def served(metric: str, domain: Any) -> Served:
     }
     chosen, delta = metrics[metric]
     return Served(
-        network=network, metric=chosen, schema=some.schema, domain=domain, delta=delta, gamma=0.1, order=1.0,
-        ground=isonomy.WeightedLp(np.ones(width), 2.0), epsilon=0.1, upper=0.1,
+        network=network, metric=chosen, schema=some.schema, domain=domain, delta=delta,
+        shift=isonomy.Transport(0.1, 1.0, isonomy.WeightedLp(np.ones(width), 2.0)), epsilon=0.1, upper=0.1,
         curve=lambda gammas: [min(1.0, 0.1 + gamma) for gamma in gammas], people=some,
         statement="A benchmark.", identity="0" * 64,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
@@ -309,6 +309,11 @@ class Shift(ABC):
     def section(self) -> dict[str, Any]:
         """Return its numbers by name, as they stand in a record beside its kind."""
         raise UnsupportedOperationError(f"A shift of kind '{self.kind}' has no record: the checker does not know it.")
+
+    @classmethod
+    def read(cls, section: Mapping[str, Any], ground: Metric | None) -> Self:
+        """Return the shift of a section, with the ground cost of a record where individuals move."""
+        raise UnsupportedOperationError(f"A shift of kind '{cls.kind}' has no record: the checker does not know it.")
 
     def number(self, name: str) -> float:
         """Return one of its numbers; a name that it does not have is refused."""

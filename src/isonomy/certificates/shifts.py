@@ -11,7 +11,7 @@ from isonomy.certificates.transport import Transport
 from isonomy.similarity.metric import Metric
 from isonomy_verify.text import need, number
 
-KINDS: dict[str, type[Transport | Part]] = {kind.kind: kind for kind in (Transport, Part)}
+KINDS: dict[str, type[Shift]] = {kind.kind: kind for kind in (Transport, Part)}
 
 
 def shift_of(section: Mapping[str, Any], ground: Metric | None) -> Shift:
