@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,9 +32,7 @@ def audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_statement_is_about_parts(audit: Path) -> None:
     served = Served.from_directory(audit)
-    assert served.statement.startswith(
-        "No part of the 20 audited individuals that holds at least 25 % of them has a mean"
-    )
+    assert served.statement.startswith("No part of the 20 audited individuals that holds at least 25 % of them has")
     assert served.numbers == {"shift": "part", "at_least": 0.25}
     (upper,) = served.curve([0.25])
     assert upper <= served.upper <= upper * (1 + 2e-4) + 2e-6
@@ -67,19 +65,17 @@ def test_a_look_measures_no_distance(audit: Path, upper: float, state: str) -> N
         assert "about each part of the audited people" in look.reason
 
 
-@pytest.mark.parametrize(
-    ("claims", "says"),
-    [({"at_least": 0.1}, "of a part of the individuals that holds at least 10 % of them."), ({"at_least": 0.6}, "attains")],
-)  # fmt: skip
-def test_claims_that_the_evidence_does_not_bear_are_refused(
-    audit: Path, tmp_path: Path, claims: dict[str, Any], says: str
-) -> None:
-    import shutil
+REFUSED = [(0.1, "of a part of the individuals that holds at least 10 % of them."), (0.6, "attains")]
 
+
+@pytest.mark.parametrize(("at_least", "says"), REFUSED)
+def test_claims_that_the_evidence_does_not_bear_are_refused(
+    audit: Path, tmp_path: Path, at_least: float, says: str
+) -> None:
     shutil.copytree(audit, tmp_path / "out")
     file = tmp_path / "out" / "certificate.json"
     document = json.loads(file.read_text())
-    document["predicate"]["question"]["shift"] |= claims
+    document["predicate"]["question"]["shift"]["at_least"] = at_least
     file.write_text(json.dumps(document))
     with pytest.raises(FileError, match=r"certificate\.json") as caught:
         Served.from_directory(tmp_path / "out")

@@ -75,9 +75,8 @@ def set_claims(**values: Any) -> Edit:
     def edit(document: dict[str, Any]) -> None:
         for name, value in values.items():
             question = document["predicate"]["question"]
-            where = next(
-                some for some in (question, question["shift"], document["predicate"]["claims"]) if name in some
-            )
+            tables = (question, question["shift"], document["predicate"]["claims"])
+            where = next(table for table in tables if name in table)
             where[name] = value
 
     return edit
