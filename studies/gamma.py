@@ -155,7 +155,7 @@ def bracketed(case: Case, way: Way, seed: int, sense: Sense, delta: float, radii
     rows = []
     for gamma in gammas:
         row = {"gamma": gamma, "upper": dual.bound(gamma).upper, "box": boxes and boxes.bound(gamma).upper}
-        rows.append(row | {"lower": points.worst(found.question, found.transport.resized(gamma)).value})
+        rows.append(row | {"lower": points.worst(found.question, found.shift.resized(gamma)).value})
     return {"brackets": rows, "grid_error": dual.grid_error(max(gammas))}
 
 

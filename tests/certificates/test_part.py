@@ -70,6 +70,17 @@ def test_any_values_and_weights(seed: int, at_least: float, n: int) -> None:
     assert lower == pytest.approx(float(truth), rel=1e-9) and upper == pytest.approx(float(truth), rel=1e-9)
 
 
+@pytest.mark.parametrize("at_least", [0.3, 0.5, 0.99])
+def test_where_few_are_treated_otherwise_they_are_all_in_the_part(at_least: float) -> None:
+    values, weights = np.array([0.5, 0.0, 0.0, 0.25, 0.0, 0.0, 0.0, 0.0]), np.ones(8)
+    truth = worst_mean(values.tolist(), weights.tolist(), at_least)
+    lower = best_mixture(Part(at_least), np.arange(8), np.zeros(8), values, weights).value
+    upper = Dual([cells_of_table([0.0], values[:, None], 1.0, weights)], Part(at_least)).bound(at_least)
+    assert Fraction(lower) <= truth <= Fraction(upper.upper)
+    assert lower == pytest.approx(float(truth), rel=1e-12) and upper.upper == pytest.approx(float(truth), rel=1e-12)
+    assert upper.tolerance <= 1e-9
+
+
 @pytest.mark.parametrize("chunk", [7, 1000])
 def test_the_curve_is_that_of_other_shares(chunk: int, tmp_path: Path) -> None:
     found = certify(network(), X, METRIC, 0.2, Part(0.3), chunk=chunk, work=tmp_path, **QUIET)
@@ -138,8 +149,9 @@ def test_a_share_is_above_0_and_at_most_1(wrong: Any) -> None:
 
 def test_numbers_of_other_kinds_become_the_float_below() -> None:
     assert Part(1) == Part(1.0) and type(Part(1).at_least) is float
-    third = Part(Fraction(1, 3)).at_least  # type: ignore[arg-type]
-    assert Fraction(third) <= Fraction(1, 3) < Fraction(math.nextafter(third, 1.0))
+    for count in range(2, 30):  # a tenth is below the float that is written 0.1
+        share = Part(Fraction(1, count)).at_least  # type: ignore[arg-type]
+        assert Fraction(share) <= Fraction(1, count) < Fraction(math.nextafter(share, 1.0))
     assert Part(np.float32(0.1)).at_least == float(np.float32(0.1))
 
 

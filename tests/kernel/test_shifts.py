@@ -98,6 +98,17 @@ def test_what_keeps_to_the_share_reaches_no_more(
     assert not shift.keeps(mass, np.full(len(mass), 1e-300), total)
 
 
+def test_heights_are_above_what_each_adds() -> None:
+    """Full mantissas, each by itself: a mean could hide a height that was rounded down."""
+    rng = np.random.default_rng(0)
+    values = rng.random(4000) * 2.0 ** rng.integers(-30, 1, 4000)
+    for level in (0.0, 5e-324, 1e-17, 0.1, *rng.random(5).tolist()):
+        found = Part(0.3).heights(cells_of(values.tolist(), [1.0] * 4000), level)
+        exact = [max(Fraction(0), Fraction(value) - Fraction(level)) for value in values.tolist()]
+        assert all(Fraction(height) >= each for height, each in zip(found.tolist(), exact, strict=True))
+        assert found == pytest.approx(np.maximum(values - level, 0.0), abs=1e-15)
+
+
 @quick
 @given(st.floats(0, 1), SHARES)
 def test_what_is_hidden_is_rounded_up(mean: float, at_least: float) -> None:

@@ -66,6 +66,27 @@ def used(change: Any) -> Edit:
     return array("points.mass", change)
 
 
+def someone_treated_better(forger: Forger) -> None:
+    """The witness of somebody without mass is somebody else, who is treated less unequally than they may be."""
+    value, mass = forger.array("points.value"), forger.array("points.mass")
+    least, other = int(np.argmin(value)), int(np.argmax(np.where(mass == 0, value, -1.0)))
+    assert least != other
+    for name in ("person", "counterpart", "value"):
+        rows = forger.array(f"points.{name}")
+        rows[other] = rows[least]
+        forger.put(f"points.{name}", rows)
+
+
+def further_radii(forger: Forger) -> None:
+    """Everybody has a bound within a radius, too, on which nothing rests."""
+    n, largest = len(forger.array("people.weights")), float(forger.array("profiles.largest")[0])
+    value = np.column_stack([forger.array("profiles.value"), np.full(n, largest)]).ravel()
+    forger.put("profiles.count", np.full(n, 2))
+    forger.put("profiles.radius", np.tile([0.0, 0.5], n))
+    forger.put("profiles.value", value)
+    forger.put("profiles.pass", np.zeros(2 * n))
+
+
 def everybody_weighs_less(forger: Forger) -> None:
     forger.change("profiles.value", lambda value: 0.9 * value)
     forger.follow()
@@ -91,8 +112,8 @@ FORGERIES: dict[str, list[Edit]] = {
     "more mass than weight": [used(lambda mass: np.where(mass > 0, 1.001 * mass + 0.01, 0.0))],
     "more mass than the share": [both(used(lambda mass: np.ones(len(mass))), claim("lower", lambda lower: lower))],
     "somebody moves": [array("points.cost", lambda cost: cost + 1e-9), array("points.person", lambda x: x + 1e-9)],
-    "somebody else": [someone_else],
-    "a profile of people who move": [array("profiles.radius", lambda radius: radius + 1e-9)],
+    "somebody else": [someone_else, someone_treated_better],
+    "a profile of people who move": [array("profiles.radius", lambda radius: radius + 1e-9), further_radii],
     "a statement about the population": [
         claim("population", {"upper": upper, "multiplier": level}) for upper in (0.9, 0.5) for level in (None, 0.1, 0.0)
     ],

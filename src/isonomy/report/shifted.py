@@ -87,7 +87,7 @@ def _parts(findings: Findings, rounded: Rounded) -> Section:
     shown = table("curve-table", "Mean violation of the worst part", "Share of a part, at least#", "Found: at least#",
                   "Proved: at most#", rows=rows, marked=place)  # fmt: skip
     none = table("shifts", "Observed shifts", "Population", rows=[])
-    drawn = {"places": [], "lanes": [], "gamma": None, "epsilon": certificate.epsilon}
+    drawn = {"places": (), "lanes": (), "gamma": None, "epsilon": certificate.epsilon}
     return Section("shift", (), (WORST_PARTS,), (shown, none), drawn=drawn)
 
 
