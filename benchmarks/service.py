@@ -77,8 +77,8 @@ def served(metric: str, domain: Any) -> Served:
     }
     chosen, delta = metrics[metric]
     return Served(
-        problem=Problem.of(network, chosen, delta, domain, some.schema), schema=some.schema, gamma=0.1, order=1.0,
-        ground=isonomy.WeightedLp(np.ones(width), 2.0), epsilon=0.1, upper=0.1,
+        problem=Problem.of(network, chosen, delta, domain, some.schema), schema=some.schema,
+        shift=isonomy.Transport(0.1, 1.0, isonomy.WeightedLp(np.ones(width), 2.0)), epsilon=0.1, upper=0.1,
         curve=lambda gammas: [min(1.0, 0.1 + gamma) for gamma in gammas], people=some,
         statement="A benchmark.", identity="0" * 64,
     )  # fmt: skip

@@ -23,7 +23,7 @@ import pandas as pd
 
 from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.attacks import AttackBudget
-from isonomy.certificates import certify, certify_local
+from isonomy.certificates import Transport, certify, certify_local
 from isonomy.certificates.dual import Dual, cells_of_table
 from isonomy_verify.dual import gains, heights
 from studies import Result, Setting, Store, paper, style
@@ -143,7 +143,7 @@ def answers(bound: Callable[[float], FloatArray], grid: Grid) -> dict[str, Any]:
     even = [grid.spacing * k for k in range(grid.radii)]
     known_at = {radius: bound(radius) for radius in even}
     for _ in range(ROUNDS):
-        added = between(Dual.of(cells_of_table(*_profiles(known_at), 1.0), 1.0))
+        added = between(Dual([cells_of_table(*_profiles(known_at), 1.0)], Transport()))
         known_at |= {radius: bound(radius) for radius in added[: 4 * grid.radii - len(known_at)]}
     radii, values = _profiles(known_at)
     profile, n = interpolated(radii, values), len(values)
@@ -154,7 +154,7 @@ def answers(bound: Callable[[float], FloatArray], grid: Grid) -> dict[str, Any]:
     return {
         "local": float(values[:, 0].mean()),
         "optimum": knapsack_even(values[:, np.searchsorted(radii, even)], grid.spacing, GAMMA).value,
-        "dual": Dual.of(cells_of_table(radii, values, 1.0), 1.0).bound(GAMMA).upper,
+        "dual": Dual([cells_of_table(radii, values, 1.0)], Transport()).bound(GAMMA).upper,
         "ascents": {name: found.value for name, found in ascents.items()},
         "histories": {name: _thinned(found.history) for name, found in ascents.items()},
     }

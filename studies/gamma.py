@@ -155,7 +155,7 @@ def bracketed(case: Case, way: Way, seed: int, sense: Sense, delta: float, radii
     rows = []
     for gamma in gammas:
         row = {"gamma": gamma, "upper": dual.bound(gamma).upper, "box": boxes and boxes.bound(gamma).upper}
-        rows.append(row | {"lower": points.worst(found.problem, found.weights, found.transport.resized(gamma)).value})
+        rows.append(row | {"lower": points.worst(found.problem, found.weights, found.shift.resized(gamma)).value})
     return {"brackets": rows, "grid_error": dual.grid_error(max(gammas))}
 
 
@@ -175,7 +175,7 @@ def refined(found: Certificate, radii: int) -> Dual:
     ordered = sorted(columns)
     values = np.stack([columns[radius] for radius in ordered], axis=1)
     cells = cells_of_table(np.array(ordered), values, found.profiles.largest, found.weights)
-    return Dual.of(cells, found.order)
+    return Dual([cells], Transport(order=found.order))
 
 
 def searched(found: Certificate, gamma: float, effort: AttackBudget) -> Points:
@@ -189,7 +189,7 @@ def box_dual(network: Network, some: Population, metric: Metric, delta: float, c
     radii = np.append(0.0, np.geomspace(GAMMAS[0] / 40, 4.0, count))
     options: dict[str, Any] = {"tier": "paper", "attack": False, "predict": False, "progress": None}
     columns = [certify_local(network, some, metric, delta + radius, **options).upper for radius in radii.tolist()]
-    return Dual.of(cells_of_table(radii, np.stack(columns, axis=1), 1.0), 1.0)
+    return Dual([cells_of_table(radii, np.stack(columns, axis=1), 1.0)], Transport(order=1.0))
 
 
 def by_gamma(mean: pd.DataFrame, sense: str) -> pd.DataFrame:

@@ -17,6 +17,7 @@ import pytest
 
 import isonomy
 from isonomy.certificates.protocol import Shift
+from isonomy.certificates.shifts import KINDS
 
 SOURCE = Path(isonomy.__file__).parent
 ORDER = [
@@ -226,7 +227,7 @@ def test_every_parameter_of_a_public_method_is_explained(name: str) -> None:
         )
 
 
-MADE = ["Counterparts", "Domain", "FairClassifier", "Mahalanobis", "Schema", "SensitiveSubspace", "WeightedLp"]
+MADE = ["Counterparts", "Domain", "FairClassifier", "Mahalanobis", "Part", "Schema", "SensitiveSubspace", "WeightedLp"]
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -336,6 +337,44 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(path.relative_to(SOURCE).as_posix())
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+MEMBERS = {kind.__name__: kind.__module__ for kind in KINDS.values()}
+"""The shifts of the library, and the modules that are theirs."""
+
+
+def asked(tree: ast.AST) -> set[str]:
+    """The names of classes that ``isinstance``, ``issubclass``, ``type(…) is`` or a match asks about."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) > 1:
+            if node.func.id in ("isinstance", "issubclass"):
+                found |= named(node.args[1])
+        elif isinstance(node, ast.Compare) and "type" in named(node.left):
+            found |= set().union(*map(named, node.comparators))
+        elif isinstance(node, ast.MatchClass):
+            found |= named(node.cls)
+    return found
+
+
+def named(tree: ast.AST) -> set[str]:
+    """All names in an expression, the last part of dotted ones."""
+    nodes = list(ast.walk(tree))
+    return {node.id for node in nodes if isinstance(node, ast.Name)} | {
+        node.attr for node in nodes if isinstance(node, ast.Attribute)
+    }
+
+
+def test_no_module_asks_which_shift_it_has() -> None:
+    """A shift owns what it means: elsewhere no line depends on which member it is, in the kernel neither."""
+    assert set(MEMBERS) == {"Transport", "Part"}
+    for path in [*MODULES, *sorted((SOURCE.parent / "isonomy_verify").glob("*.py"))]:
+        module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)
+        foreign = {name for name, own in MEMBERS.items() if own != module}
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        assert not asked(tree) & foreign, path.name
+    seen = asked(ast.parse("isinstance(a, x.Part | B)\ntype(a) is Transport\nmatch a:\n  case C(): pass"))
+    assert {"Part", "B", "Transport", "C"} <= seen
 
 
 def test_the_architecture_page_is_true() -> None:

@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 _NAMES = {
     "attacks": "AttackBudget",
     "auditing": "Audit audit",
-    "certificates": "Certificate GlobalCertificate LocalCertificate RunOptions SearchOptions Transport certify "
+    "certificates": "Certificate GlobalCertificate LocalCertificate Part RunOptions SearchOptions Transport certify "
     "certify_everywhere certify_local",
     "datasets": "load_population",
     "errors": "AssumedHeadWarning IsonomyError SoundnessError",
@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # the same, for whoever checks types
     from isonomy.certificates import Certificate as Certificate
     from isonomy.certificates import GlobalCertificate as GlobalCertificate
     from isonomy.certificates import LocalCertificate as LocalCertificate
+    from isonomy.certificates import Part as Part
     from isonomy.certificates import RunOptions as RunOptions
     from isonomy.certificates import SearchOptions as SearchOptions
     from isonomy.certificates import Transport as Transport

@@ -65,3 +65,14 @@ def these(count: int) -> str:
 def weighted(weights: FloatArray) -> str:
     """Return what a sentence adds where people have unequal weights: " (weighted)", else ""."""
     return "" if weights.min() == weights.max() else " (weighted)"
+
+
+def power(base: float, order: float) -> float:
+    """Return about ``base^order``, infinite where that overflows."""
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.power(np.float64(base), order))
+
+
+def share(value: float) -> str:
+    """Return a share from 0 to 1 in percent, every digit of it: a bound holds for this very number."""
+    return f"{(Decimal(repr(float(value))) * 100).normalize():f} %"

@@ -2,8 +2,8 @@
 
 A :class:`Monitor` evaluates a window over a stream of people repeatedly; :func:`evaluate` is one evaluation, a look.
 
-A certificate says: no population within γ of the audited one has a mean violation above ε. Of the people in a window,
-taken as independent draws from today's population, three quantities are bounded:
+A certificate says: no population of a shift, such as those within γ of the audited one, has a mean violation above ε.
+Of the people in a window, taken as independent draws from today's population, three quantities are bounded:
 
 * the distance between those of today's population whom the schema admits and the population behind the audited
   individuals, from below (a lower confidence bound, from dual potentials: :mod:`isonomy.shift.lower`),
@@ -47,6 +47,7 @@ from scipy.stats import beta
 
 from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.certificates.consistency import compare
+from isonomy.certificates.protocol import Shift
 from isonomy.confidence import betting
 from isonomy.errors import ParameterError, template
 from isonomy.fairness.groups import feature_groups
@@ -55,7 +56,6 @@ from isonomy.given import whole
 from isonomy.population import BoolArray, Population, Schema
 from isonomy.shift import wasserstein
 from isonomy.shift.lower import NO_PROOF
-from isonomy.similarity.metric import Metric
 from isonomy_verify.arithmetic import down, mean_up, up
 
 State = Literal["valid", "expired", "undecided"]
@@ -74,15 +74,14 @@ LEFT_OUT = 2e-9
 class Reference:
     """The promise of a certificate, as far as a monitor needs it.
 
-    ``curve`` gives the proved mean violation for other γ. ``people`` are the audited individuals, or None where the
-    certificate does not carry them: then no distance is bounded. ``everybody`` is false where they are a sample.
+    ``curve`` gives the proved mean violation for other sizes of the ``shift``, γ where individuals move. ``people`` are
+    the audited individuals, or None where the certificate does not carry them: then, and where no individual moves, no
+    distance is bounded. ``everybody`` is false where they are a sample.
     ``largest`` is the largest violation possible, also of people whom the schema refuses.
     """
 
-    gamma: float
-    order: float
+    shift: Shift
     epsilon: float
-    ground: Metric
     curve: Callable[[Sequence[float]], Sequence[float]]
     people: Population | FloatArray | None
     largest: float = 1.0
@@ -211,12 +210,14 @@ def refused_share(refused: BoolArray, risk: float) -> RefusedShare:
 
 
 def observe(reference: Reference, x: FloatArray, risk: float, seed: int, sample: int) -> Observed | None:
-    """Measure the distance of a window (n, m) from the audited individuals; None without these."""
-    if reference.people is None:
+    """Measure the distance of a window (n, m) from the audited individuals; None without these, and without a ground
+    cost."""
+    shift, ground = reference.shift, reference.shift.ground_cost
+    if reference.people is None or ground is None:
         return None
     confidence = float(np.nextafter(1.0 - risk, 1.0))
     distance = wasserstein(
-        reference.people, x, order=reference.order, ground=reference.ground, sample=sample, repeats=1,
+        reference.people, x, order=shift.number("order"), ground=ground, sample=sample, repeats=1,
         confidence=min(confidence, float(down(1.0))), seed=seed,
     )  # fmt: skip
     if confidence == 1.0:
@@ -237,12 +238,15 @@ def observe(reference: Reference, x: FloatArray, risk: float, seed: int, sample:
 def _state_of(
     reference: Reference, distance: Observed | None, mean: MeanViolation, share: RefusedShare
 ) -> tuple[State, str]:
-    epsilon = reference.epsilon
-    if distance is not None and distance.lower > reference.gamma:
-        return "expired", (
-            f"Today's population is at least {at_least(distance.lower)} away from the audited one, further than "
-            f"gamma = {reference.gamma:g}."
-        )
+    epsilon, kept = reference.epsilon, f"and the certificate is about each {reference.shift.noun} of the audited people"
+    if reference.shift.ground_cost is not None:
+        gamma = reference.shift.number("gamma")
+        if distance is not None and distance.lower > gamma:
+            return "expired", (
+                f"Today's population is at least {at_least(distance.lower)} away from the audited one, further than "
+                f"gamma = {gamma:g}."
+            )
+        kept = f"and no distance above gamma = {gamma:g} is shown"
     if mean.lower > epsilon:
         return "expired", f"Today's mean violation is at least {at_least(mean.lower)}, above epsilon = {epsilon:g}."
     if math.isfinite(reference.largest) and share.lower * reference.largest > epsilon:
@@ -257,8 +261,7 @@ def _state_of(
     if mean.upper <= epsilon:
         # A certificate that did not keep its own epsilon vouches for nothing, however well today's people fare.
         return "undecided" if reference.caution else "valid", (
-            f"Today's mean violation is at most {at_most(mean.upper)}, within epsilon = {epsilon:g}, and no distance "
-            f"above gamma = {reference.gamma:g} is shown.{counted}"
+            f"Today's mean violation is at most {at_most(mean.upper)}, within epsilon = {epsilon:g}, {kept}.{counted}"
         )
     return "undecided", (
         f"Today's mean violation lies between {at_least(mean.lower)} and {at_most(mean.upper)}, on both sides of "

@@ -15,6 +15,7 @@ from isonomy_verify.arithmetic import Array
 from isonomy_verify.definitions import slices_of
 from isonomy_verify.evidence import written
 from isonomy_verify.forms import Form
+from isonomy_verify.shifts import Shift
 from isonomy_verify.similar import Similarity
 from isonomy_verify.text import listed, quoted
 
@@ -128,13 +129,13 @@ def weights(of: Array, column: str | None = None) -> str:
     return f"{told}{f', {none:,} none' if none else ''}{by}"
 
 
-def similar(question: Mapping[str, Any], metric: Form, ground: Form) -> Lines:
-    """Who counts as similar, and which populations are meant."""
-    delta, gamma, order = (written(float(question[name])) for name in ("delta", "gamma", "order"))
+def similar(question: Mapping[str, Any], metric: Form, shift: Shift, ground: Form | None) -> Lines:
+    """Who counts as similar, and which populations are meant; ``ground`` is what moving costs, None where nobody
+    moves."""
+    delta = written(float(question["delta"]))
     return {
         "similar": f"at most {delta} apart: {distance(metric)}; {question['domain']} domain",
-        "populations": f"within {gamma} in the Wasserstein distance of order {order}, where moving costs "
-        f"{distance(ground)}",
+        "populations": shift.words("" if ground is None else distance(ground)),
     }
 
 

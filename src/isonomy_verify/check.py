@@ -34,8 +34,6 @@ from isonomy_verify.arithmetic import (
     Array,
     exact_sum,
     mean_of_sums,
-    power_down,
-    power_up,
     products_down,
     products_up,
     rounded_down,
@@ -46,7 +44,6 @@ from isonomy_verify.asked import weights as weights_told
 from isonomy_verify.claims import claimed_heights, claimed_upper, inflated, inward, outward, verdict
 from isonomy_verify.decisions import certain
 from isonomy_verify.definitions import MATRICES, domain_of, form_of, head_of, schema_of
-from isonomy_verify.dual import heights, plain, price, together
 from isonomy_verify.evidence import (
     check_labels,
     individuals_of,
@@ -66,6 +63,7 @@ from isonomy_verify.preparations import Preparations
 from isonomy_verify.reach import WIDE, Reach
 from isonomy_verify.record import EVIDENCE, GROUND, METRIC, SCHEMA, BadInput, Record, signers
 from isonomy_verify.selection import consistent, selected
+from isonomy_verify.shifts import shift_of
 from isonomy_verify.similar import Similarity
 from isonomy_verify.text import listed, quoted
 from isonomy_verify.tiers import enclose_at
@@ -78,9 +76,6 @@ THETA = ALPHA = 1e-3
 
 ROWS = 1024
 """Individuals derived at a time."""
-
-MULTIPLIERS = 32
-"""Of the statement about the population: a fixed grid, in steps of the square root of 2."""
 
 TRUSTED = (
     "network", "people", "metric", "ground", "domain", "selection", "remarks", "output range", "head", "classes",
@@ -167,9 +162,9 @@ class _Check:
     def __init__(self, record: Record) -> None:
         self.record, asked = record, record.predicate["question"]
         self.claims = record.predicate["claims"]
-        self.delta, self.gamma, self.order = (number(asked[name]) for name in ("delta", "gamma", "order"))
+        self.delta, self.shift = number(asked["delta"]), shift_of(asked["shift"])
         self.epsilon, self.tier = asked["epsilon"], str(asked["tier"])
-        need(0 <= self.delta < math.inf and self.gamma >= 0 and self.order >= 1, "the question is no question")
+        need(0 <= self.delta < math.inf, "the question is no question")
         need(self.epsilon is None or 0 <= number(self.epsilon) < math.inf, "epsilon")
         need(self.tier in ("interval", "tight") and asked["arithmetic"] in ("float64", "float32"), "tier, arithmetic")
         sure, others = asked["confidence"], self.claims["population"]
@@ -179,6 +174,7 @@ class _Check:
         need(usable.all() and self.weights.any() and math.fsum(self.weights) >= 2.0**-500, "weights")
         self.profiles = profiles_of(record)
         need(len(self.profiles) == n, "profiles of other individuals")
+        need(self.shift.moves or not self.profiles.radius.any(), "a profile of people who move, where nobody does")
         self.multiplier = _multiplier(self.claims)
         self.found = Verification({}, number(self.claims["upper"]), individuals=n)
         need(number(self.claims["lower"]) >= 0, "a lower bound below 0")
@@ -189,12 +185,17 @@ class _Check:
         self.network = Preparations(normal_form(nodes, self.head.rows))
         self.domain = domain_of(record.text(SCHEMA), str(asked["domain"]))
         space = domain_of(record.text(SCHEMA), "realizable")
-        metric, self.ground = (form_of(record.text(name, MATRICES), name, space) for name in (METRIC, GROUND))
-        need(metric.width == self.ground.width == self.domain.width == width, "a metric or schema of other coordinates")
+        texts = (METRIC, GROUND) if self.shift.moves else (METRIC,)
+        metric, *others = self.forms = [form_of(record.text(name, MATRICES), name, space) for name in texts]
+        self.ground = others[0] if others else None  # None: nobody moves
+        widths = {form.width for form in self.forms}
+        need({*widths, self.domain.width} == {width}, "a metric or schema of other coordinates")
         branches = asked["max_branches"]
         need(type(branches) is int and 0 <= branches <= 2**20, "max_branches")
         self.similarity = Similarity(metric, self.delta, self.domain, branches, keep=True)
-        self.reach = Reach(self.network, self.head, self.similarity, self.ground, self.float32)
+        self.reach = Reach(
+            self.network, self.head, self.similarity, metric if self.ground is None else self.ground, self.float32
+        )
         self.bounds = LocalBounds(self.network, self.head, self.similarity, self.tier, self.float32)  # type: ignore[arg-type]
         self.individuals = individuals_of(record, n, self.profiles.largest)
         need(
@@ -211,7 +212,7 @@ class _Check:
         who = f"{n:,} individuals" if self.why else word
         self.found.question |= heading(asked, schema, outputs, self.similarity)
         self.found.question |= {"weights": weights_told(np.array(self.weights), schema.get("weight")), "people": who}
-        self.found.question |= similar(asked, metric, self.ground)
+        self.found.question |= similar(asked, metric, self.shift, self.ground)
 
     def _range(self) -> tuple[float, float] | None:
         """What the outputs of a regression are declared to keep to."""
@@ -242,8 +243,8 @@ class _Check:
 
     def upper(self, everybody: bool, seed: int | None) -> None:
         """The claims about individuals, and what they imply."""
-        found, asked = self.found, (self.order, self.gamma)
-        implied, hidden = claimed_upper(self.profiles, self.weights, *asked, self.multiplier)
+        found, shift = self.found, self.shift
+        implied, hidden = claimed_upper(self.profiles, self.weights, shift, self.multiplier)
         holds = implied <= found.claimed_upper and hidden <= number(self.claims["hidden"])
         told = f"all {found.individuals:,} claims give {outward(implied, 9)}, claimed {found.claimed_upper}"
         found.say("mean", holds, told)
@@ -255,7 +256,9 @@ class _Check:
             need(self.domain.contains(self.x[start : start + 2**16]).all(), "individuals outside the domain")
         for start in range(0, len(self.x), ROWS):
             self._keep(np.ascontiguousarray(self.x[start : start + ROWS]))
-        self.anybody, within = self.reach.everywhere(np.asarray(self.x))
+        self.anybody, within = math.inf, math.inf
+        if shift.moves or self.domain.kind != "unbounded":
+            self.anybody, within = self.reach.everywhere(np.asarray(self.x))
         largest = min(self.head.largest, self.anybody if within == math.inf else math.inf)
         claimed = float(inflated(self.profiles.largest))
         if self.range is not None:
@@ -275,16 +278,16 @@ class _Check:
             loose += len(np.unique(owner[~(np.minimum(value, largest) <= most)]))
             cells, above = proved.cells(some, value), np.zeros(len(some), dtype=bool)
             for slope in slopes:
-                derived = heights(cells, *asked, slope)
-                above |= ~(derived <= claimed_heights(self.profiles, some, *asked, slope))  # what is no number is above
-            derived = heights(cells, *asked, self.multiplier)
+                derived = shift.heights(cells, slope)
+                above |= ~(derived <= claimed_heights(self.profiles, some, shift, slope))  # what is no number is above
+            derived = shift.heights(cells, self.multiplier)
             total += exact_sum(products_up(np.array(self.weights[some]), derived))
             highest = max(highest, float(derived.max()))
             wrong += int(above.sum())
         found.derived, status = len(rows), "proved again"
         if len(rows) == found.individuals:
             mean = mean_of_sums(total, exact_sum(np.array(self.weights)), highest)
-            found.proved_upper = together(price(*asked, self.multiplier), mean)
+            found.proved_upper = shift.bound(self.multiplier, mean)
             detail = (
                 f"all {len(rows):,} derived, {wrong:,} above their claim; together {outward(found.proved_upper, 9)}"
             )
@@ -308,9 +311,7 @@ class _Check:
             return np.arange(n)
         self.found.seed = secrets.randbits(63) if seed is None else int(seed)
         self.secret, self.draws = seed is None, np.random.default_rng(self.found.seed)
-        return self._draw(
-            lambda some: largest - claimed_heights(self.profiles, some, self.order, self.gamma, self.multiplier)
-        )
+        return self._draw(lambda some: largest - claimed_heights(self.profiles, some, self.shift, self.multiplier))
 
     def _draw(self, could_hide: Callable[[NDArray[np.intp]], Array]) -> NDArray[np.intp]:
         """Individuals drawn with replacement, each with a probability proportional to weight times what it could
@@ -332,7 +333,7 @@ class _Check:
         owner = np.repeat(np.arange(len(rows)), self.profiles.start[rows + 1] - self.profiles.start[rows])
         x, value = np.ascontiguousarray(self.x[rows]), np.full(len(places), math.inf)
         alone = radius == 0
-        if self.reach.is_norm:
+        if self.ground is None or self.reach.is_norm:
             self._look(rows, x)
             value[alone] = self.own[rows][owner[alone]]
         else:
@@ -383,7 +384,10 @@ class _Check:
             z, y, x = (np.ascontiguousarray(rows) for rows in (person[some], other[some], self.x[owner[some]]))
             fits = self.domain.contains(z) & self.domain.allows(z, y)
             fits &= self.similarity.form.distance_upper(z, y) <= self.delta
-            fits &= self.ground.distance_upper(x, z) <= cost[some]
+            if self.ground is None:
+                fits &= (x == z).all(axis=1)
+            else:
+                fits &= self.ground.distance_upper(x, z) <= cost[some]
             reached = head.attained(enclose_at(alone, z), enclose_at(alone, y))
             good &= bool((fits & (deflated(said[some]) <= reached)).all())
             above += int((reached > inflated(self.profiles.within(owner[some], np.array(cost[some])))).sum())
@@ -393,13 +397,9 @@ class _Check:
             used, value = used[:0], value[:0]
         weight = exact_sum(np.array(self.weights))
         within = _within(owner[used], np.array(mass[used]), self.weights)
-        if plain(self.order, self.gamma):
-            within &= bool((cost[used] <= self.gamma).all())
-        elif self.gamma < math.inf:
-            spent = exact_sum(products_up(np.array(mass[used]), power_up(np.array(cost[used]), self.order)))
-            within &= Fraction(spent, weight) <= Fraction(float(power_down(self.gamma, self.order)))
+        within &= self.shift.keeps(np.array(mass[used]), np.array(cost[used]), weight)
         total = exact_sum(products_down(np.array(mass[used]), np.maximum(value, 0.0)))
-        found.proved_lower = rounded_down(Fraction(total, weight))
+        found.proved_lower = rounded_down(self.shift.attained(Fraction(total, weight)))
         good &= within and claimed <= found.proved_lower and not above
         detail = f"{len(used):,} atoms reach {inward(found.proved_lower, 9)}, claimed {claimed}"
         return found.say("lower", good, f"{detail}; {above:,} above the profile of their individual", "proved again")
@@ -480,7 +480,8 @@ class _Check:
             digest = hashlib.sha256(" ".join(record.hashes[name] for name in names).encode()).hexdigest()
             says = ", what it says of its own roundings included" if group == "network" else ""
             found.say(group, None, f"digest {digest[:16]}… of {len(names)} arrays, for you to compare{says}")
-        for group, name in (("metric", METRIC), ("ground", GROUND), ("domain", SCHEMA)):
+        texts = {"metric": METRIC, "ground": GROUND, "domain": SCHEMA}
+        for group, name in texts.items() if self.shift.moves else [("metric", METRIC), ("domain", SCHEMA)]:
             found.say(group, None, f"{name}, digest {record.hashes[f'{EVIDENCE}/{name}'][:16]}…, for you to compare")
         self._trusted()
         strays, beside = record.check_beside(), sorted(set(record.hashes) - record.seen)
@@ -495,18 +496,13 @@ class _Check:
         """The statement about the population behind the sample, by Hoeffding or bets, and a range, fixed in advance."""
         upper, confidence = number(said["upper"]), self.record.predicate["question"]["confidence"]
         slope = _multiplier(said)
-        largest, still = self.profiles.largest, plain(self.order, self.gamma) or self.gamma == math.inf
-        most = float(inflated(largest))
+        largest = self.profiles.largest
+        most, tries = float(inflated(largest)), self.shift.tries(largest, slope)
         trivial = upper >= most  # true of anybody, and so of every population
-        holds = trivial or bool(np.ptp(self.weights) == 0 and largest <= inflated(self.largest))
-        if not still and not trivial:
-            steepest = min(largest / max(float(power_down(self.gamma, self.order)), 1e-300), 1e300)
-            step = 2 * math.log2(steepest / slope) if slope else -1.0
-            holds &= -1e-6 < step < MULTIPLIERS - 0.5 and abs(step - round(step)) < 1e-6
+        holds = trivial or bool(tries and np.ptp(self.weights) == 0 and largest <= inflated(self.largest))
         if holds and not trivial:
-            tries, paid = 1 if still else MULTIPLIERS, price(self.order, self.gamma, slope)
-            every = np.arange(self.found.individuals)
-            high = claimed_heights(self.profiles, every, self.order, self.gamma, slope)
+            paid, every = self.shift.bound(slope, 0.0), np.arange(self.found.individuals)
+            high = claimed_heights(self.profiles, every, self.shift, slope)
             holds = _confident(upper, paid, high, most, (1 - number(confidence)) / tries)
         self.found.say("population", holds, f"at most {outward(upper)}, if these are independent draws")
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import Array, exact_sum, mean_of_sums, products_up, up
-from isonomy_verify.dual import Cells, heights, plain, price, together
+from isonomy_verify.dual import Cells
+from isonomy_verify.shifts import Shift
 
 SHARE, MARGIN = 1e-6, 1e-8
 """By which share, and by how much besides, a claim is above what was derived.
@@ -105,21 +106,18 @@ def inflated(value: Array | float) -> Array:
     return np.asarray(up(up(value * (1 + SHARE)) + MARGIN))
 
 
-def claimed_heights(
-    profiles: Profiles, rows: NDArray[np.intp], order: float, gamma: float, multiplier: float | None
-) -> Array:
+def claimed_heights(profiles: Profiles, rows: NDArray[np.intp], shift: Shift, multiplier: float | None) -> Array:
     """What is claimed of individuals with the multiplier: the kernel's heights of their inflated profiles."""
     high = replace(profiles, largest=float(inflated(profiles.largest)))
     cells = high.cells(rows, inflated(profiles.value[profiles.places(rows)]))
-    return heights(cells, order, gamma, multiplier)
+    return shift.heights(cells, multiplier)
 
 
-def claimed_upper(
-    profiles: Profiles, weights: Array, order: float, gamma: float, multiplier: float | None
-) -> tuple[float, float]:
+def claimed_upper(profiles: Profiles, weights: Array, shift: Shift, multiplier: float | None) -> tuple[float, float]:
     """The bound that the claims of all individuals imply, and how much all of them together could hide.
 
-    ``price + Σ w c / Σ w``, sums without rounding; and ``Σ w (G − c) / Σ w``, ``G`` the claimed largest violation.
+    The shift's bound at the mean ``Σ w c / Σ w``, sums without rounding; and what it could be more with the mean
+    ``Σ w (G − c) / Σ w`` added, ``G`` the claimed largest violation.
     """
     total = hidden = weight = 0
     highest, largest = 0.0, float(inflated(profiles.largest))
@@ -129,13 +127,13 @@ def claimed_upper(
         if not len(rows):
             continue
         own = np.array(weights[rows])
-        claimed = claimed_heights(profiles, rows, order, gamma, multiplier)
+        claimed = claimed_heights(profiles, rows, shift, multiplier)
         total += exact_sum(products_up(own, claimed))
         hidden += exact_sum(products_up(own, np.maximum(0.0, up(largest - claimed))))
         weight += exact_sum(own)
         highest = max(highest, float(claimed.max()))
-    paid = 0.0 if plain(order, gamma) else price(order, gamma, multiplier)
-    return together(paid, mean_of_sums(total, weight, highest)), mean_of_sums(hidden, weight, largest)
+    upper = shift.bound(multiplier, mean_of_sums(total, weight, highest))
+    return upper, shift.hidden(mean_of_sums(hidden, weight, largest))
 
 
 def outward(value: float, places: int = 6) -> float:

@@ -17,7 +17,9 @@ from isonomy_verify.claims import Profiles
 from isonomy_verify.individuals import DECISIONS, Individuals
 from isonomy_verify.network import Node
 from isonomy_verify.record import Record
-from isonomy_verify.text import BadInput, quoted
+from isonomy_verify.text import need as need
+from isonomy_verify.text import number as number
+from isonomy_verify.text import written as written
 
 WIDEST, PIECES = 2**24, 2**12
 """Numbers that all nodes of a network hold together, and sums that one of them may be: a few nodes can ask for more."""
@@ -110,23 +112,3 @@ def check_labels(record: Record, n: int, classes: int) -> None:
         y = record.array("people.y")
         need(y.shape == (n,) and np.isfinite(y).all(), "labels of other individuals")
         need(not classes or ((y >= 0) & (y < classes) & (y == np.rint(y))).all(), "labels that are no classes")
-
-
-def number(value: Any) -> float:
-    """A number, or "inf", which JSON has no word for."""
-    if value == "inf":
-        return math.inf
-    need(type(value) in (int, float), f"{quoted(value)} is no number")
-    return float(value)
-
-
-def written(value: float) -> str:
-    """A number of the question, every digit of it: within 1 there may be people who are not within 0.9999999."""
-    short = f"{value:g}"
-    return short if float(short) == value else repr(value)
-
-
-def need(holds: Any, what: str) -> None:
-    """Refuse what does not hold, in one sentence."""
-    if not holds:
-        raise BadInput(f"The certificate is damaged: {what}.")

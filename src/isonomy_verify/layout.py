@@ -125,7 +125,7 @@ MARKS = ("separator", "quote", "encoding", "decimal")
 
 PARTS: dict[str, Part] = {
     "question": Part(
-        dict.fromkeys(("delta", "gamma", "order", "epsilon", "confidence", "tier", "arithmetic", "domain"), any_)
+        dict.fromkeys(("delta", "shift", "epsilon", "confidence", "tier", "arithmetic", "domain"), any_)
         | {"output_range": any_, "max_branches": any_}
         | {"head": one_of(*HEADS), "head_from": one_of("file", "declared")}
         | {"classes": texts, "favourable": texts, "threshold": optional(number)},
@@ -154,11 +154,21 @@ PARTS: dict[str, Part] = {
     ),
     "network": Part({"kinds": texts, "names": texts}),
     "remarks": Part(
-        dict.fromkeys(("software", "created", "network", "schema", "metric", "ground", "refusal"), text)
-        | {"sources": digests}
+        dict.fromkeys(("software", "created", "network", "schema", "metric", "refusal"), text) | {"sources": digests},
+        {"ground": text},
     ),
 }  # fmt: skip
 """Every table of the predicate by its place; those of ``claims.population`` and ``reading`` may be null."""
+
+SHIFTS = {
+    "transport": Part({"kind": text, "gamma": any_, "order": any_}),
+    "part": Part({"kind": text, "at_least": any_}),
+}
+"""The question's shift, by its kind."""
+
+MOVED = "transport"
+"""The kind of shift in which individuals move, at a ground cost; only this one has a ``ground.toml``, and a remark on
+it."""
 
 SCHEMA = Part(
     {"features": any_},
@@ -239,13 +249,28 @@ def check_document(document: Any) -> None:
         if value is not None or place not in NULLABLE:
             part.check(value, place)
     _check_table(predicate["reading"]["table"])
+    moved = _check_shift(predicate["question"]["shift"], predicate["remarks"])
     if not isinstance(predicate["arrays"], dict) or not texts(predicate["withheld"]):
         raise BadInput("The certificate is damaged: 'arrays' must be a table, and 'withheld' a list of names.")
     known = _arrays(predicate["network"]["kinds"])
     for name in predicate["arrays"]:
         if name not in known:
             raise BadInput(f"The certificate is damaged: {quoted(name)} is no array that a certificate has.")
-    _check_subject(document["subject"], set(predicate["arrays"]))
+    _check_subject(document["subject"], set(predicate["arrays"]), moved)
+
+
+def _check_shift(shift: Any, remarks: Mapping[str, Any]) -> bool:
+    """Refuse a shift of no known kind, and one that says more or less than its kind does; return whether individuals
+    move."""
+    kind = shift.get("kind") if isinstance(shift, dict) else None
+    if not isinstance(kind, str) or kind not in SHIFTS:
+        raise BadInput(
+            f"The certificate is damaged: 'question.shift' must be a table of the kind {' or '.join(SHIFTS)}."
+        )
+    SHIFTS[kind].check(shift, "question.shift")
+    if ("ground" in remarks) != (kind == MOVED):
+        raise BadInput("The certificate is damaged: 'remarks' must have a ground cost where individuals move only.")
+    return kind == MOVED
 
 
 def _check_table(table: Any) -> None:
@@ -264,12 +289,12 @@ def _arrays(kinds: list[str]) -> set[str]:
     return names
 
 
-def _check_subject(subject: Any, arrays: set[str]) -> None:
+def _check_subject(subject: Any, arrays: set[str], moved: bool) -> None:
     """Refuse a file that is neither evidence nor beside it, one that is named twice, and a hash that is none."""
     if not isinstance(subject, list):
         raise BadInput("The certificate is damaged: 'subject' must be a list.")
     known = {f"evidence/{name}.bin" for name in arrays}
-    known |= {f"evidence/{name}.toml" for name in ("schema", "metric", "ground")}
+    known |= {f"evidence/{name}.toml" for name in ("schema", "metric", *(("ground",) if moved else ()))}
     seen = set[str]()
     for each in subject:
         SUBJECT.check(each, "subject")

@@ -33,7 +33,7 @@ from isonomy_verify.text import quoted
 
 Arrays = dict[str, NDArray[Any]]
 
-FORMAT = 4
+FORMAT = 5
 STATEMENT, PREDICATE = "https://in-toto.io/Statement/v1", f"urn:isonomy:certificate:{FORMAT}"
 PAYLOAD = "application/vnd.in-toto+json"
 DOCUMENT, ENVELOPE, EVIDENCE = "certificate.json", "certificate.dsse.json", "evidence"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Iterable
+from typing import Any
 
 MOST = 60
 """Characters that are shown of one text."""
@@ -63,3 +65,23 @@ def listed(names: Iterable[object], most: int = 4) -> str:
     every = list(names)
     said = ", ".join(quoted(name) for name in every[:most])
     return f"{said} and {len(every) - most:,} more" if len(every) > most else said
+
+
+def number(value: Any) -> float:
+    """A number, or "inf", which JSON has no word for."""
+    if value == "inf":
+        return math.inf
+    need(type(value) in (int, float), f"{quoted(value)} is no number")
+    return float(value)
+
+
+def written(value: float) -> str:
+    """A number of the question, every digit of it: within 1 there may be people who are not within 0.9999999."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
+def need(holds: Any, what: str) -> None:
+    """Refuse what does not hold, in one sentence."""
+    if not holds:
+        raise BadInput(f"The certificate is damaged: {what}.")

@@ -364,7 +364,7 @@ def test_a_certificate_says_the_sentence_of_the_report() -> None:
     assert found.headline("0.0001", "0.0000").endswith("above 0.0001; an explicit population reaches less than 0.0001.")
     assert found.headline("1", None).endswith("above 1; a search found no violation.")
     assert replace(found, searched=False).headline("1", None).endswith("above 1; no violation was searched for.")
-    still = replace(found, shift=found.transport.resized(0.0))
+    still = replace(found, shift=found.shift.resized(0.0))
     assert str(still).startswith("The mean violation over these 3 individuals is at most 0.")
     assert "; counterparts that were found reach 0." in str(still)
 
@@ -378,7 +378,7 @@ def test_a_weighted_mean_is_not_called_the_mean() -> None:
     found = quietly(network, replace(some, weights=weights), COUNTERPARTS, 1.0, 0.0)
     assert found.upper < plain.lower
     assert str(found).startswith("The mean violation over these 3 individuals (weighted) is at most 0.")
-    moved = replace(found, shift=found.transport.resized(0.1))
+    moved = replace(found, shift=found.shift.resized(0.1))
     assert str(moved).startswith("No population within 0.1 of these 3 individuals (weighted) has a mean violation")
     assert "3 individuals (weighted): mean violation at most" in str(found.local)
 

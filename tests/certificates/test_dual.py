@@ -91,7 +91,7 @@ def exact(cells: Cells, order: int, gamma: float, multiplier: float) -> Fraction
 @given(seeds, st.sampled_from([1.0, 1.5, 2.0]))
 def test_the_best_multiplier_attains_the_linear_program(seed: int, order: float) -> None:
     cells = random_cells(np.random.default_rng(seed))
-    dual = Dual.of(cells, order)
+    dual = Dual([cells], Transport(order=order))
     for gamma in [1e-3, 0.05, 0.2, 0.6, 3.0]:
         truth = linear_program(cells.owner, cells.near**order, cells.value, cells.weights, gamma**order)
         bound = dual.bound(gamma)
@@ -137,7 +137,7 @@ def test_each_part_of_the_bound_is_rounded_up() -> None:
 
 def test_the_largest_value_is_never_exceeded() -> None:
     cells = cells_of_table([0, 0.1, 0.2, 0.5], [[0.1, 0.2, 0.3, 0.6], [0, 0, 0.1, 0.2]], 1.0)
-    for bound in Dual.of(cells, 1).curve([0.499999999, 0.5, 0.5000001]):
+    for bound in Dual([cells], Transport(order=1)).curve([0.499999999, 0.5, 0.5000001]):
         assert bound.upper <= 1.0
         assert bound.upper == evaluate(cells, 1, bound.gamma, bound.multiplier)
 
@@ -158,7 +158,7 @@ def test_affine_profiles() -> None:
     """``g = a + b r`` with order 1 gives ``a + b gamma``, up to the width of the grid."""
     radii = np.linspace(0, 4, 4001)
     cells = cells_of_table(radii, 0.1 + 0.2 * radii[None] * np.ones((3, 1)), 0.9)
-    dual = Dual.of(cells, 1)
+    dual = Dual([cells], Transport(order=1))
     assert dual.bound(0.0).upper == pytest.approx(0.1)
     for gamma in (0.1, 1.0, 3.0):
         assert dual.bound(gamma).upper == pytest.approx(0.1 + 0.2 * gamma + 0.2 * 0.001, abs=1e-9)
@@ -169,8 +169,8 @@ def test_one_individual_takes_the_whole_budget() -> None:
     """Concave ``sqrt(r)``: mass splitting does not help, and order 2 spends ``gamma`` on everybody."""
     radii = np.concatenate([[0.0], np.geomspace(1e-8, 1, 4001)])
     cells = cells_of_table(radii, np.sqrt(radii)[None], 1.0)
-    assert Dual.of(cells, 1).bound(0.25).upper == pytest.approx(0.5, abs=3e-3)
-    assert Dual.of(cells, 2).bound(0.25).upper == pytest.approx(0.5, abs=3e-3)
+    assert Dual([cells], Transport(order=1)).bound(0.25).upper == pytest.approx(0.5, abs=3e-3)
+    assert Dual([cells], Transport(order=2)).bound(0.25).upper == pytest.approx(0.5, abs=3e-3)
 
 
 def test_two_atoms() -> None:
@@ -178,7 +178,7 @@ def test_two_atoms() -> None:
     near, value = np.array([0, 2, 4, 0, 1, 4.0]), np.array([0, 0.5, 0.5, 0, 0.6, 0.6])
     far = np.array([2, 4, math.inf, 1, 4, math.inf])
     cells = Cells(np.array([0, 0, 0, 1, 1, 1]), near, far, value, np.array([False] * 6), np.array([1.0, 3.0]))
-    dual = Dual.of(cells, 1)
+    dual = Dual([cells], Transport(order=1))
     # Weight 3/4 at price 1 for 0.6, then weight 1/4 at price 2 for 0.5.
     assert dual.bound(0.5).upper == pytest.approx(0.3)
     assert dual.bound(0.5).multiplier == pytest.approx(0.6)
@@ -188,7 +188,7 @@ def test_two_atoms() -> None:
     assert dual.largest_gamma(0.3) == pytest.approx(0.5)
     assert dual.largest_gamma(0.0) == 0.0
     assert dual.largest_gamma(0.6) == math.inf
-    infinite = Dual.of(cells, math.inf)
+    infinite = Dual([cells], Transport(order=math.inf))
     assert [b.upper for b in infinite.curve([0.9, 1.0, 2.0])] == pytest.approx([0.0, 0.45, 0.575])
     assert infinite.largest_gamma(0.5) == math.nextafter(2.0, 0)
     assert infinite.largest_gamma(0.4) == math.nextafter(1.0, 0)
@@ -198,18 +198,18 @@ def test_two_atoms() -> None:
 def test_powers_too_small_for_any_multiplier_have_a_bound(radius: float) -> None:
     """No multiplier keeps somebody from a cost of 1e-301: the slopes at all of them are the same."""
     for beyond in (0.1, 0.5):
-        dual = Dual.of(cells_of_table([0.0, radius], [[0.1, beyond]], 1.0), 1000.0)
+        dual = Dual([cells_of_table([0.0, radius], [[0.1, beyond]], 1.0)], Transport(order=1000.0))
         assert [b.upper for b in dual.curve([0.0, math.inf])] == [0.1, 1.0]
         assert 0.1 <= dual.bound(0.1).upper <= 1.0
 
 
 def test_half_open_cells_do_not_count_at_their_near_end() -> None:
     cells = cells_of_table([0.0, 0.5, 1.0], [[0.1, 0.2, 0.4]], 1.0)
-    dual = Dual.of(cells, math.inf)
+    dual = Dual([cells], Transport(order=math.inf))
     assert [b.upper for b in dual.curve([0, 0.25, 0.5, 0.75, 1.0, 1.5])] == [0.1, 0.2, 0.2, 0.4, 0.4, 1.0]
     assert all(b.multiplier is None for b in dual.curve([0, 0.5]))
     assert [dual.largest_gamma(e) for e in (0.05, 0.1, 0.2, 0.3, 0.4, 0.9, 1.0)] == [None, 0, 0.5, 0.5, 1, 1, math.inf]
-    assert Dual.of(cells, 1).bound(0).upper == 0.1
+    assert Dual([cells], Transport(order=1)).bound(0).upper == 0.1
 
 
 @quick
@@ -217,7 +217,7 @@ def test_half_open_cells_do_not_count_at_their_near_end() -> None:
 def test_curves_rise_and_invert(seed: int, order: float) -> None:
     rng = np.random.default_rng(seed)
     cells = random_cells(rng)
-    dual = Dual.of(cells, order)
+    dual = Dual([cells], Transport(order=order))
     curve = [b.upper for b in dual.curve(GAMMAS)]
     assert np.all(np.diff(curve) >= -1e-12)
     means = np.array(
@@ -247,7 +247,7 @@ def test_order_infinity_is_the_largest_value_within_reach(seed: int) -> None:
                 if o == i and (near < gamma or (near == gamma and not open_))
             ]
             total += weight * max(reach)
-        assert Dual.of(cells, math.inf).bound(gamma).upper == pytest.approx(total / cells.weights.sum())
+        assert Dual([cells], Transport(order=math.inf)).bound(gamma).upper == pytest.approx(total / cells.weights.sum())
 
 
 @settings(max_examples=25, deadline=None)
@@ -262,7 +262,7 @@ def test_knapsack_inequality(seed: int, order: float) -> None:
     costs = np.append(radii, radii[-1]) ** order
     items = np.hstack([values, np.ones((n, 1))])
     oracle = solvers.knapsack(costs, items, gamma**order).value
-    dual = Dual.of(cells_of_table(radii, values, 1.0), order)
+    dual = Dual([cells_of_table(radii, values, 1.0)], Transport(order=order))
     upper = dual.bound(gamma).upper
     jump = max(_largest_jump(costs, row) for row in items)
     assert oracle <= upper + 1e-12
@@ -288,7 +288,7 @@ def test_grid_error_against_the_linear_program_at_the_far_ends(seed: int, order:
     for gamma in (0.05, 0.4):
         truth = linear_program(cells.owner, cells.near**order, cells.value, cells.weights, gamma**order)
         least = linear_program(cells.owner, cost, cells.value, cells.weights, gamma**order)
-        dual = Dual.of(cells, order)
+        dual = Dual([cells], Transport(order=order))
         assert dual.grid_error(gamma) == pytest.approx(truth - least, abs=1e-8)
 
 
@@ -336,7 +336,7 @@ def test_the_upper_bound_meets_what_an_allocation_attains() -> None:
     )
     for order, gamma in ((1, 0.07), (2, 0.3)):
         attained = best_mixture(Transport(gamma, order), owner, near, values.ravel(), cells.weights).value
-        upper = Dual.of(cells, order).bound(gamma).upper
+        upper = Dual([cells], Transport(order=order)).bound(gamma).upper
         assert attained <= upper <= attained + 1e-12
 
 
@@ -349,7 +349,7 @@ def test_an_explicit_assignment_above_the_ascent_is_not_above_the_bound() -> Non
     phi = np.where(np.arange(n) < 10, 0.5, 0.0)
     assert phi.mean() <= gamma
     explicit = profile(phi)[0].mean()
-    upper = Dual.of(cells_of_table(radii, values, 1.0), 1).bound(gamma).upper
+    upper = Dual([cells_of_table(radii, values, 1.0)], Transport(order=1)).bound(gamma).upper
     for found in (solvers.quasi_subgradient(profile, n, gamma), solvers.rescaled_gradient(profile, n, gamma)):
         assert found.phi.mean() <= gamma * (1 + 1e-12)
         assert found.value < explicit - 0.1
@@ -367,7 +367,7 @@ def test_profiles_are_made_monotone_and_capped() -> None:
 def test_the_caller_keeps_its_arrays() -> None:
     cells = random_cells(np.random.default_rng(1))
     before = [a.copy() for a in (cells.owner, cells.near, cells.far, cells.value, cells.open_, cells.weights)]
-    dual = Dual.of(cells, 1.5)
+    dual = Dual([cells], Transport(order=1.5))
     dual.bound(0.1), dual.grid_error(0.1), dual.largest_gamma(0.5)
     after = (cells.owner, cells.near, cells.far, cells.value, cells.open_, cells.weights)
     assert all((a == b).all() for a, b in zip(before, after, strict=True))
@@ -400,16 +400,16 @@ def test_covers_that_cannot_be_right_are_refused(change: dict[str, list[float]],
 def test_bad_parameters_are_named() -> None:
     cells = cells_of_table([0.0, 1.0], [[0.1, 0.2]], 1.0)
     with pytest.raises(ParameterError, match="'order' must be a number >= 1"):
-        Dual.of(cells, 0.5)
+        Dual([cells], Transport(order=0.5))
     with pytest.raises(ParameterError, match="'gamma' must be a number >= 0"):
-        Dual.of(cells, 1).bound(-0.1)
+        Dual([cells], Transport(order=1)).bound(-0.1)
     with pytest.raises(ValueError, match="'gamma' must be a number >= 0"):
         evaluate(cells, 1, math.nan, 0.0)
     for multiplier in (None, -1.0, math.inf, math.nan):
         with pytest.raises(ValueError, match="'multiplier' must be a finite number >= 0"):
             evaluate(cells, 1, 0.1, multiplier)
     with pytest.raises(ParameterError, match="'epsilon' must be"):
-        Dual.of(cells, 1).largest_gamma(math.nan)
+        Dual([cells], Transport(order=1)).largest_gamma(math.nan)
     with pytest.raises(ParameterError, match="'radii' must be increasing"):
         cells_of_table([0.1, 1.0], [[0.1, 0.2]], 1.0)
     with pytest.raises(ParameterError, match="Individual 1 has no point of cost 0"):
@@ -453,7 +453,7 @@ def test_several_blocks_are_one(seed: int, order: float, gamma: float) -> None:
     found = Dual(blocks, Transport(order=order)).bound(gamma)
     assert found.upper == evaluate(cells, order, gamma, found.multiplier)
     assert Dual(blocks[::-1], Transport(order=order)).bound(gamma).upper == pytest.approx(found.upper, rel=1e-12)
-    one = Dual.of(cells, order)
+    one = Dual([cells], Transport(order=order))
     alone = one.bound(gamma)
     assert found.upper == pytest.approx(alone.upper, rel=1e-12, abs=1e-300)
     assert Dual(blocks, Transport(order=order))._mean(None, 0.7) == one._mean(None, 0.7)
@@ -476,7 +476,7 @@ def test_the_largest_gamma_of_several_blocks(seed: int, order: float, epsilon: f
     blocks = random_blocks(seed)
     found, expected = (
         Dual(blocks, Transport(order=order)).largest_gamma(epsilon),
-        Dual.of(together(blocks), order).largest_gamma(epsilon),
+        Dual([together(blocks)], Transport(order=order)).largest_gamma(epsilon),
     )
     if found is None or expected is None or math.isinf(expected):
         assert found == expected
@@ -500,7 +500,7 @@ def test_profiles_by_blocks(seed: int, rows: int, gamma: float) -> None:
     assert len(blocks) == sum(weights[at : at + rows].any() for at in range(0, 25, rows))
     assert sum(len(block.weights) for block in blocks) == (weights > 0).sum()
     cells = cells_of(profiles, np.arange(25), weights)
-    whole = Dual.of(cells, 1.0)
+    whole = Dual([cells], Transport(order=1.0))
     found = Dual(blocks, Transport(order=1.0)).bound(gamma)
     assert found.upper == evaluate(cells, 1.0, gamma, found.multiplier)
     assert found.upper == pytest.approx(whole.bound(gamma).upper, rel=1e-12)

@@ -21,7 +21,7 @@ import pytest
 
 import isonomy
 from isonomy import files
-from isonomy.certificates import chunks
+from isonomy.certificates import Transport, chunks
 from isonomy.certificates.certify import LARGEST_CHUNK, certify
 from isonomy.certificates.dual import Dual
 from isonomy.certificates.moving import Moving
@@ -149,7 +149,7 @@ def test_the_parts_prove_it(source: Path, tmp_path: Path) -> None:
         at += count
     cells = Cells(*(np.array(column) for column in (owner, near, far, value, open_)), weights)
     assert evaluate(cells, 1.0, 0.1, found.multiplier) == found.upper
-    assert found.upper == pytest.approx(Dual.of(cells, 1.0).bound(0.1).upper, rel=1e-13)
+    assert found.upper == pytest.approx(Dual([cells], Transport(order=1.0)).bound(0.1).upper, rel=1e-13)
     assert rows.tolist() == list(range(N))
 
 

@@ -186,7 +186,7 @@ def test_the_commands_take_the_audits_options() -> None:
         "key",
         "held_out",
     }
-    elsewhere |= {"confidence", "against", "engine", "scheduler", "chunk"}
+    elsewhere |= {"confidence", "against", "engine", "scheduler", "chunk", "part"}
     assert {each.name for each in _TRAINING_QUESTION} == {each.name for each in fields(Plan)} - elsewhere
 
 

@@ -6,6 +6,7 @@ cost its nearest, by a program that knows nothing of multipliers.
 
 from __future__ import annotations
 
+import math
 import pickle
 from fractions import Fraction
 from typing import Any
@@ -15,7 +16,13 @@ import pytest
 
 from isonomy.certificates.dual import Dual, best_mixture, cells_of_table
 from isonomy.certificates.protocol import Shift
+from isonomy.certificates.shifts import KINDS, shift_of
+from isonomy.certificates.worst_case import Points
+from isonomy.errors import UnsupportedOperationError
+from isonomy_verify import shifts as kernel
+from isonomy_verify.arithmetic import exact_sum, mean_up, products_down
 from isonomy_verify.dual import Cells
+from isonomy_verify.layout import SHIFTS
 
 MULTIPLIERS = (0.0, 1e-9, 0.03, 0.2, 0.7, 1.0, 5.0, 1e9)
 
@@ -29,7 +36,8 @@ def cells(seed: int, n: int = 12, count: int = 4) -> Cells:
 
 
 class ShiftContract:
-    """Every multiplier bounds the truth from above, the best one meets it, and what is attained stays below."""
+    """Every multiplier bounds the truth from above, the best one meets it, what is attained stays below, and record and
+    checker mean the same shift."""
 
     @staticmethod
     def shift() -> Any:
@@ -46,10 +54,11 @@ class ShiftContract:
         for multiplier in (None,) if shift.free else MULTIPLIERS:
             height = shift.heights_up(some, multiplier)
             assert height.shape == some.weights.shape and (height >= 0).all()
-            price = 0.0 if multiplier is None else shift.price_up(multiplier)
-            weights = [Fraction(weight) for weight in some.weights.tolist()]
-            mean = sum(w * Fraction(h) for w, h in zip(weights, height.tolist(), strict=True)) / sum(weights)
-            assert price >= 0 and float(price + mean) >= truth * (1 - 1e-7)  # what HiGHS leaves open
+            bound = shift.bound_up(multiplier, mean_up(height, some.weights))
+            assert bound >= truth * (1 - 1e-7)  # what HiGHS leaves open
+            # What the checker derives is what is proved here.
+            assert (shift.kernel.heights(some, multiplier) == height).all() and shift.kernel.plain == shift.free
+            assert shift.kernel.bound(multiplier, mean_up(height, some.weights)) == bound
 
     @pytest.mark.parametrize("seed", range(4))
     def test_the_best_multiplier_meets_the_truth(self, seed: int) -> None:
@@ -69,12 +78,56 @@ class ShiftContract:
         assert 0 <= found.value <= Dual([some], shift).bound(shift.size).upper
         assert found.value == pytest.approx(self.truth(some), rel=1e-5)
 
+    @pytest.mark.parametrize("seed", range(2))
+    def test_the_checker_takes_what_is_attained(self, seed: int) -> None:
+        """Nobody has more mass than their weight, the masses keep to the shift, and reach what is claimed."""
+        shift, some = self.shift(), cells(seed)
+        owner, cost, value = some.owner, some.near + np.where(some.open_, 1e-6, 0.0), some.value
+        first = np.lexsort((cost, owner))
+        points = Points(owner[first], owner[first][:, None], owner[first][:, None], cost[first], value[first])
+        masses, weight = points.masses(some.weights, shift), exact_sum(some.weights)
+        held = np.bincount(points.owner, masses, minlength=len(some.weights))
+        assert (masses >= 0).all() and (held <= some.weights * (1 + 1e-15)).all()
+        used = masses > 0
+        assert shift.kernel.keeps(masses[used], points.cost[used], weight)
+        total = exact_sum(products_down(masses[used], points.value[used]))
+        reached, claimed = shift.kernel.attained(Fraction(total, weight)), points.mixture(some.weights, shift).value
+        assert float(reached) == pytest.approx(claimed, rel=1e-12)
+        whole, sum_ = shift.completed(masses, points.owner, some.weights)
+        assert (whole >= masses).all() and whole.sum() == pytest.approx(sum_)
+        assert whole @ points.value / sum_ == pytest.approx(claimed, rel=1e-6)
+
     def test_workers_and_files_know_it(self) -> None:
         shift = self.shift()
         copy = pickle.loads(pickle.dumps(shift))
         assert isinstance(shift, Shift) and shift.kind and shift.kind in shift.fingerprint()
-        assert copy.fingerprint() == shift.fingerprint() and copy.price_up(0.5) == shift.price_up(0.5)
-        assert "7 individuals" in shift.words(7)
+        assert copy.fingerprint() == shift.fingerprint() and copy.bound_up(0.5, 0.5) == shift.bound_up(0.5, 0.5)
+
+    def test_a_record_has_its_section(self) -> None:
+        shift = self.shift()
+        section = shift.section()
+        assert KINDS[section["kind"]] is type(shift)
+        again = shift_of({name: "inf" if value == math.inf else value for name, value in section.items()},
+                         shift.ground_cost)  # fmt: skip
+        assert again == shift and again.section() == section
+        assert kernel.shift_of({name: "inf" if value == math.inf else value for name, value in section.items()}) == (
+            shift.kernel
+        )
+        SHIFTS[section["kind"]].check(section, "question.shift")
+
+    def test_its_words_name_the_individuals_and_its_size(self) -> None:
+        shift = self.shift()
+        assert "these 7 individuals" in shift.words("these 7 individuals") and shift.noun in shift.words("them")
+        assert shift.resized(shift.size) == shift and shift.size == shift.number(shift.size_name)
+        for text in (*shift.assumption(), *shift.limit(""), shift.mean_words, shift.place):
+            assert text and "\n" not in text
+        codes = [code for code, *_ in shift.terms()]
+        assert shift.size_name in codes and len(set(codes)) == len(codes)
+        foreign = {"part": ("γ", "gamma", "Wasserstein"), "transport": ("part", "at least")}[shift.kind]
+        said = " ".join([shift.words("them"), *shift.assumption(), *shift.limit(""), *map(str, shift.section())])
+        assert not any(word in said for word in foreign)
+        with pytest.raises(UnsupportedOperationError, match=f"kind '{shift.kind}' has no 'nothing'"):
+            shift.number("nothing")
 
 
 def _between(cells: Cells, first: int, end: int) -> Cells:

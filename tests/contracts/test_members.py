@@ -18,9 +18,9 @@ from tests.contracts.store import StoreContract
 from tests.contracts.support_set import WIDTH, SupportSetContract
 from tests.contracts.test_toys import CARDS, METRIC, SCHEMA, STUMP, X, seen, strange
 from tests.contracts.tier import TierContract
-from tests.contracts.toys import BlackBox, CVaR
+from tests.contracts.toys import BlackBox
 
-from isonomy import Counterparts, Mahalanobis, Network, Schema, Transport, WeightedLp
+from isonomy import Counterparts, Mahalanobis, Network, Part, Schema, Transport, WeightedLp
 from isonomy.certificates.protocol import Tier, tier_for
 from isonomy.engine import DaskEngine, Engine, LocalEngine
 from isonomy.files import FolderStore, Store
@@ -157,14 +157,28 @@ class TestNobodyFurther(Transported):
     order, gamma = np.inf, 0.5
 
 
-class TestWorstPart(ShiftContract):
-    shift = staticmethod(lambda: CVaR(0.3))
+class Parts(ShiftContract):
+    at_least = 0.3
+
+    def shift(self) -> Any:  # type: ignore[override]
+        return Part(self.at_least)
 
     def truth(self, some: Cells) -> float:  # type: ignore[override]
         share = some.weights / some.weights.sum()
         g = np.array([some.value[(some.owner == i) & (some.near == 0) & ~some.open_].max() for i in range(len(share))])
-        bounds = [(0.0, each / 0.3) for each in share]
+        bounds = [(0.0, each / self.at_least) for each in share]
         return -float(linprog(-g, A_eq=np.ones((1, len(g))), b_eq=[1.0], bounds=bounds, method="highs").fun)
+
+
+class TestWorstPart(Parts): ...
+
+
+class TestWorstFew(Parts):
+    at_least = 0.01
+
+
+class TestEverybodyIsAPart(Parts):
+    at_least = 1.0
 
 
 # -- sets of moves --

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import linprog
-from tests.contracts.toys import BlackBox, CVaR, Stump
+from tests.contracts.toys import BlackBox, Stump
 
 import isonomy
-from isonomy import Counterparts, Network, Population, Schema, Transport, WeightedLp, certify, certify_local
+from isonomy import Counterparts, Network, Part, Population, Schema, Transport, WeightedLp, certify, certify_local
 from isonomy.errors import DataError, IsonomyError, UnsupportedOperationError
 from isonomy.population import Feature
 from isonomy.records import write
@@ -118,12 +118,12 @@ def test_the_worst_part_of_a_population(share: float, chunk: int) -> None:
     asked: list[tuple[Any, ...]] = [(net, X, METRIC), (STUMP, X, METRIC)]
     asked += [(BlackBox(strange, SCHEMA.width), seen(), Counterparts.of(SCHEMA))]
     for model, people, metric in asked:
-        found = certify(model, people, metric, 1.0, CVaR(share), chunk=chunk, **QUIET)
+        found = certify(model, people, metric, 1.0, Part(share), chunk=chunk, **QUIET)
         upper, lower = worst_part(found.local.upper, share), worst_part(found.local.lower, share)
         assert found.upper == pytest.approx(upper, rel=1e-9) and found.upper >= upper * (1 - 1e-9)
         assert found.lower == pytest.approx(lower, rel=1e-9) and found.lower <= lower * (1 + 1e-9)
         assert found.local.mean_upper <= found.upper * (1 + 1e-12) and found.lower <= found.upper
-        assert "CVaR(share=" in str(found)
+        assert ("part of these" in str(found)) == (share < 1)
 
 
 def test_weights_count_in_the_worst_part() -> None:
@@ -131,7 +131,7 @@ def test_weights_count_in_the_worst_part() -> None:
     people = seen()
     weights = np.arange(len(people)) % 3 + 1.0
     heavy = Population(people.frame, SCHEMA, people.domain, people.x, None, weights, people.rows, people.selection)
-    found = certify(BlackBox(strange, SCHEMA.width), heavy, Counterparts.of(SCHEMA), 1, CVaR(0.3), **QUIET)
+    found = certify(BlackBox(strange, SCHEMA.width), heavy, Counterparts.of(SCHEMA), 1, Part(0.3), **QUIET)
     assert found.upper == pytest.approx(worst_part(np.repeat(found.local.upper, weights.astype(int)), 0.3), rel=1e-9)
 
 
@@ -156,14 +156,12 @@ def test_what_a_member_lacks_is_said_by_its_name(tmp_path: Path) -> None:
     found = certify(BlackBox(strange, SCHEMA.width), seen(), Counterparts.of(SCHEMA), 1, 0.0, **QUIET)
     saved = tmp_path / "saved"
     refused(lambda: write(saved, found), UnsupportedOperationError, "'a black box'", "kind 'black box'", "checker")
-    shifted = certify(STUMP, X, METRIC, DELTA, CVaR(0.5), confidence=0.9, **QUIET)
-    refused(lambda: shifted.gamma, UnsupportedOperationError, "kind 'cvar'")
-    refused(lambda: shifted.worst_case, IsonomyError, "kind 'cvar'")
-    refused(lambda: shifted.curve([0.1]), IsonomyError, "kind 'cvar'")
-    refused(lambda: shifted.population, DataError, "kind 'cvar'")
-    people, net = seen(), Network.from_layers([np.ones((2, SCHEMA.width))], [np.zeros(2)])
-    parts = certify(net, people, Counterparts.of(SCHEMA), 1, CVaR(0.5), **QUIET)
-    refused(lambda: write(saved, parts), UnsupportedOperationError, "kind 'cvar'")
+    shifted = certify(STUMP, X, METRIC, DELTA, Part(0.5), confidence=0.9, **QUIET)
+    refused(lambda: shifted.gamma, UnsupportedOperationError, "kind 'part'")
+    refused(lambda: shifted.ground, IsonomyError, "kind 'part'")
+    refused(lambda: shifted.largest_gamma(0.1), UnsupportedOperationError, "kind 'part'", "'gamma'")
+    refused(lambda: shifted.curve([0.0]), IsonomyError, "'at_least'")
+    refused(lambda: shifted.population, DataError, "about parts of these individuals")
     assert not saved.exists() or not list(saved.iterdir())
 
 

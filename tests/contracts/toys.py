@@ -1,5 +1,5 @@
 """Members of the protocols in about twenty lines each, which the library does not have: a tree stump with its own tier,
-a black box whose similar people are counted out, and the worst part of a population (CVaR) as a shift."""
+a black box whose similar people are counted out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from isonomy.attacks import Finds
-from isonomy.certificates.protocol import Shift, Tier, register
+from isonomy.certificates.protocol import Tier, register
 from isonomy.similarity.regions import Similarity
 from isonomy_verify.arithmetic import down, up
-from isonomy_verify.dual import Cells, heights
 from isonomy_verify.heads import Head
 from isonomy_verify.local import Known
 
@@ -191,41 +190,3 @@ class Enumeration(Tier):
 
 register("stump", StumpTier)
 register("black box", Enumeration)
-
-
-@dataclass(frozen=True)
-class CVaR(Shift):
-    """Every population with a density of at most ``1 / share`` against the individuals: any part of them so large.
-
-    ``E_Q[g] = E[w g] <= eta + E[w (g - eta)+] <= eta + E[(g - eta)+] / share`` for any ``eta >= 0``, since ``E[w] = 1``
-    and ``0 <= w <= 1 / share``: price eta, heights ``(g - eta)+ / share``, the best of two choices, nothing for nothing
-    and ``g / share`` for ``1 / share``, with a budget of 1.
-    """
-
-    share: float
-    kind: ClassVar[str] = "cvar"
-
-    @property
-    def budget(self) -> float:
-        return 1.0
-
-    def price_up(self, multiplier: float) -> float:
-        return multiplier
-
-    def heights_up(self, cells: Cells, multiplier: float | None) -> np.ndarray:
-        assert multiplier is not None
-        worst = heights(cells, 1.0, 0.0, None)  # of everybody as they are
-        return np.where(worst > multiplier, up(up(worst - multiplier) / self.share), 0.0)
-
-    def items(self, cells: Cells) -> Any:
-        return self.two(np.arange(len(cells.weights)), heights(cells, 1.0, 0.0, None) / self.share, 1 / self.share)
-
-    def attainable(self, owner: np.ndarray, cost: np.ndarray, value: np.ndarray) -> Any:
-        here = cost == 0
-        worth = np.maximum(0.0, down(value[here] / self.share))
-        return self.two(owner[here], worth, float(up(1 / self.share))), 1.0
-
-    @staticmethod
-    def two(owner: np.ndarray, value: np.ndarray, cost: float) -> Any:
-        none = np.zeros(len(owner))
-        return np.tile(owner, 2), np.append(none, none + cost), np.append(none, value)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isonomy.certificates import Transport
 from isonomy.errors import ParameterError, SoundnessError
 from isonomy.monitor import Reference, evaluate, mean_at_least, refused_share
 from isonomy.population import Feature, Population, Schema
@@ -29,7 +30,7 @@ def reference(people: Array | None, gamma: float = 0.5, epsilon: float = 0.1, la
         return [0.05 + 0.1 * gamma for gamma in gammas]
 
     width = 2 if people is None else people.shape[1]
-    return Reference(gamma, 1.0, epsilon, ground_metric("l2", width), curve, people, largest)
+    return Reference(Transport(gamma, 1.0, ground_metric("l2", width)), epsilon, curve, people, largest)
 
 
 def test_a_distance_above_gamma_expires_and_a_smaller_one_does_not() -> None:
@@ -231,7 +232,7 @@ def test_a_mass_that_the_bottleneck_overlooks_is_paid_for() -> None:
     def curve(gammas: Sequence[float]) -> list[float]:
         return [share if gamma < 10.0 else 1.0 for gamma in gammas]
 
-    line = Reference(0.5, math.inf, 0.6, ground_metric("l2", 1), curve, audited)
+    line = Reference(Transport(0.5, math.inf, ground_metric("l2", 1)), 0.6, curve, audited)
     found = evaluate(line, np.array([[0.0], [10.0]]), np.array([0.0, 1.0]), risk=0.05).distance
     assert found is not None and found.whole and found.certified >= 0.5
 

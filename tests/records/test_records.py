@@ -124,7 +124,7 @@ def test_the_document_keeps_to_the_shipped_schema(made: Made, tmp_path: Path) ->
     for options in ({}, {"redact": True}, {"key": key}):
         document = json.loads(records.write(tmp_path / "out", made[0], **options).read_text())
         jsonschema.validate(document, schema)
-    shift = replace(made[0].transport, gamma=math.inf, order=math.inf)
+    shift = replace(made[0].shift, gamma=math.inf, order=math.inf)
     widest = replace(made[0], shift=shift, epsilon=None, confidence=None, refusal="x")
     widest = replace(widest, output_range=(0.0, 2.0))
     jsonschema.validate(json.loads(records.write(tmp_path / "wide", widest).read_text()), schema)
@@ -228,7 +228,7 @@ def test_people_without_a_schema_have_no_record(made: Made, tmp_path: Path) -> N
         ),
         (lambda d: _document(d, lambda c: c.pop("predicate")), "damaged"),
         (lambda d: _document(d, lambda c: c["predicate"].pop("claims")), "damaged"),
-        (lambda d: _document(d, lambda c: c["predicate"]["question"].update(gamma="nan")), "no number"),
+        (lambda d: _document(d, lambda c: c["predicate"]["question"]["shift"].update(gamma="nan")), "no number"),
         (lambda d: _document(d, lambda c: c["predicate"]["claims"].update(upper=True)), "no number"),
         (lambda d: _document(d, lambda c: c["subject"].append(c["subject"][0])), "twice"),
         (lambda d: _document(d, lambda c: c["predicate"]["arrays"].update({"../x": [1]})), "no array that"),

@@ -85,7 +85,7 @@ def bare() -> Served:
     ground = isonomy.WeightedLp(np.ones(SCHEMA.width), 2.0)
     return Served(
         problem=Problem.of(network(), isonomy.Counterparts.of(SCHEMA), 1.0, "realizable", SCHEMA), schema=SCHEMA,
-        gamma=0.3, order=1.0, ground=ground, epsilon=0.2, upper=0.2, curve=lambda gammas: [0.2] * len(gammas),
+        shift=isonomy.Transport(0.3, 1.0, ground), epsilon=0.2, upper=0.2, curve=lambda gammas: [0.2] * len(gammas),
         people=None, statement="Nothing was proved.", identity="cd" * 32,
     )  # fmt: skip
 

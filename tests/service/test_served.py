@@ -74,8 +74,9 @@ def edited(source: Path, target: Path, edit: Edit) -> Path:
 def set_claims(**values: Any) -> Edit:
     def edit(document: dict[str, Any]) -> None:
         for name, value in values.items():
-            where = document["predicate"]["question" if name in document["predicate"]["question"] else "claims"]
-            assert name in where
+            question = document["predicate"]["question"]
+            tables = (question, question["shift"], document["predicate"]["claims"])
+            where = next(table for table in tables if name in table)
             where[name] = value
 
     return edit
@@ -104,12 +105,14 @@ def test_a_streamed_audit_is_served_with_its_network_and_its_curve(large: Path) 
     served, people = Served.from_directory(large), everybody()
     told = json.loads((large / "certificate.json").read_text())["predicate"]
     assert np.array_equal(served.problem.network(people.x), network()(people.x))
-    assert (served.problem.delta, served.gamma, served.order, served.epsilon) == (0.1, 0.05, 1.0, 0.4)
+    assert (served.problem.delta, served.epsilon) == (0.1, 0.4)
+    assert served.numbers == {"shift": "transport", "gamma": 0.05, "order": 1.0}
     assert served.upper == told["claims"]["upper"] and served.verdict == "certified"
     assert served.upper * (1 - 2e-4) - 2e-6 <= served.curve([0.05])[0] <= served.upper
     x = np.random.default_rng(0).normal(size=(2, 5, 4))
     assert np.array_equal(served.problem.metric.distance(*x), METRIC.distance(*x))
-    assert np.allclose(served.ground.distance(*x), np.linalg.norm(x[0] - x[1], axis=-1))
+    assert served.shift.ground_cost is not None
+    assert np.allclose(served.shift.ground_cost.distance(*x), np.linalg.norm(x[0] - x[1], axis=-1))
     for gamma in (0.003, 0.03, 0.07, 0.2, 1.0, 20.0):
         (upper,), exact = served.curve([gamma]), program(large, gamma)
         assert upper == pytest.approx(exact, abs=1e-8)
@@ -152,7 +155,7 @@ def test_a_streamed_audit_answers_and_watches(large: Path, tmp_path: Path) -> No
 
 def test_order_infinity_and_no_people(files: Path) -> None:
     served = Served.from_directory(audited(files, "infinite", order=math.inf, redact=True))
-    assert served.people is None and served.order == math.inf
+    assert served.people is None and served.numbers["order"] is None
     curve = served.curve([0.0, 0.02, 0.05, 0.3, 100.0])
     assert served.upper * (1 - 2e-4) - 2e-6 <= curve[1] == curve[2] <= served.upper
     assert (np.diff(curve) >= 0).all() and curve[-1] <= 1.0
@@ -164,7 +167,7 @@ def test_order_infinity_and_no_people(files: Path) -> None:
     ("claims", "says"),
     [
         ({"upper": 0.2}, "'upper' is 0.2, but its evidence proves no less than 0."),
-        ({"gamma": 0.9}, "gamma"),
+        ({"gamma": 0.9}, "of a population within 0.9 of the individuals."),
         ({"lower": 0.99}, "'lower' is 0.99, which must be a number from 0 to its 'upper'"),
         ({"lower": math.nan}, '"NaN", which is no number'),
         ({"epsilon": 1e-9}, "'verdict' is"),
@@ -211,7 +214,7 @@ def test_a_looser_claim_is_no_lie(small: Path, tmp_path: Path) -> None:
     [
         (
             lambda document: document.update(predicateType="urn:isonomy:certificate:2"),
-            "of format 2, and this program checks format 4",
+            "of format 2, and this program checks format 5",
         ),
         (lambda document: document.update(_type="isonomy large certificate"), "is not an isonomy certificate"),
         (lambda document: document["predicate"].pop("arrays"), "damaged"),
@@ -259,7 +262,7 @@ def test_the_command_finds_either_kind(large: Path, monkeypatch: pytest.MonkeyPa
     app.command()(serve)
     for path in (large, large / "certificate.json"):
         assert CliRunner().invoke(app, ["--certificate", str(path)], catch_exceptions=False).exit_code == 0
-    assert [served.gamma for served in seen] == [0.05, 0.05] and len({served.identity for served in seen}) == 1
+    assert [served.shift.size for served in seen] == [0.05, 0.05] and len({served.identity for served in seen}) == 1
 
 
 def test_a_declared_range_of_outputs_reaches_the_monitor(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from isonomy_verify import BadInput, Verification, check, claims, verify
 from isonomy_verify.claims import Profiles, claimed_upper, outward, verdict
 from isonomy_verify.individuals import Individuals
 from isonomy_verify.record import dtype_of
+from isonomy_verify.shifts import shift_of
 
 from . import honest
 
@@ -146,9 +147,8 @@ class Forger:
 
     def follow(self) -> None:
         """Claim what the forged profiles and weights give, with the multiplier that is claimed."""
-        order, gamma = (float(self.question[name]) for name in ("order", "gamma"))
         weights, multiplier = self.array("people.weights"), self.claims["multiplier"]
-        upper, hidden = claimed_upper(self.profiles(), weights, order, gamma, multiplier)
+        upper, hidden = claimed_upper(self.profiles(), weights, shift_of(self.question["shift"]), multiplier)
         self.claims |= {"upper": outward(upper), "hidden": outward(hidden), "population": None}
         self.judge()
 

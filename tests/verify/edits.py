@@ -38,7 +38,8 @@ def claim(name: str, value: Any) -> Edit:
 
 def ask(name: str, value: Any) -> Edit:
     def edit(forger: Forger) -> None:
-        forger.question[name] = value(forger.question[name]) if callable(value) else value
+        asked = forger.question["shift"] if name in forger.question["shift"] else forger.question
+        asked[name] = value(asked[name]) if callable(value) else value
 
     return edit
 

@@ -554,8 +554,8 @@ LATER: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
     "another version": (
         ALL,
         [
-            text("certificate:4", "certificate:3"),
-            text("certificate:4", "certificate:44"),
+            text("certificate:5", "certificate:4"),
+            text("certificate:5", "certificate:55"),
             text("Statement/v1", "Statement/v0"),
         ],
     ),

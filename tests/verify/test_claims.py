@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isonomy_verify.claims import MARGIN, SHARE, Profiles, claimed_heights, claimed_upper, inflated, inward, outward
+from isonomy_verify.shifts import Transport
 
 positive = st.floats(0, 1e300)
 
@@ -45,8 +46,8 @@ def test_what_is_claimed_follows_from_the_definition(order: float, gamma: float,
         expected, paid = tops[:, :3].max(1), 0.0
     else:
         expected, paid = (tops - multiplier * near**order).max(1), multiplier * gamma**order
-    found = claimed_heights(profiles, np.arange(9), order, gamma, multiplier)
+    found = claimed_heights(profiles, np.arange(9), Transport(order, gamma), multiplier)
     assert (found >= expected - 1e-15).all() and np.allclose(found, expected, rtol=1e-12)
-    upper, hidden = claimed_upper(profiles, weights, order, gamma, multiplier)
+    upper, hidden = claimed_upper(profiles, weights, Transport(order, gamma), multiplier)
     assert math.isclose(upper, paid + weights @ expected / weights.sum(), rel_tol=1e-12)
     assert math.isclose(hidden, weights @ (float(inflated(1.0)) - expected) / weights.sum(), rel_tol=1e-9)

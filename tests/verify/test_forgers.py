@@ -66,7 +66,7 @@ WEAKER = {
     "upper raised": lambda f: f.claims.update(upper=0.39, population=None),
     "lower lowered": lambda f: f.claims.update(lower=0.01),
     "no lower": lambda f: f.claims.update(lower=0.0),
-    "gamma lowered": lambda f: (f.question.update(gamma=0.0), f.claims.update(hidden=0.5)),
+    "gamma lowered": lambda f: (f.question["shift"].update(gamma=0.0), f.claims.update(hidden=0.5)),
     "profiles raised": weaker_profiles,
     "values of witnesses": lambda f: f.change("points.value", lambda value: 0 * value),
     "no statement about the population": lambda f: f.claims.update(population=None),

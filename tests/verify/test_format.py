@@ -30,7 +30,7 @@ from isonomy_verify.asked import every_change, weights
 from isonomy_verify.check import _Check
 from isonomy_verify.claims import Profiles
 from isonomy_verify.definitions import domain_of
-from isonomy_verify.layout import PARTS, PREDICATE
+from isonomy_verify.layout import PARTS, PREDICATE, SHIFTS
 from isonomy_verify.similar import Similarity
 from isonomy_verify.text import MOST, listed, quoted
 
@@ -333,8 +333,19 @@ def test_the_json_schema_has_the_same_keys() -> None:
         for key in place.split(".") if place else ():
             table = table["properties"][key]
             table = table["anyOf"][1] if "anyOf" in table else table
-        assert set(table["required"]) == set(table["properties"]) == set(part.must), place
+        assert set(table["required"]) == set(part.must) and set(table["properties"]) == {*part.must, *part.may}, place
         assert table["additionalProperties"] is False
+    kinds = {each["properties"]["kind"]["const"]: each for each in shifts_of(predicate)}
+    assert set(kinds) == set(SHIFTS)
+    for kind, part in SHIFTS.items():
+        assert set(kinds[kind]["required"]) == set(kinds[kind]["properties"]) == set(part.must), kind
+        assert kinds[kind]["additionalProperties"] is False
+
+
+def shifts_of(predicate: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tables that the question's shift may be."""
+    found: list[dict[str, Any]] = predicate["properties"]["question"]["properties"]["shift"]["oneOf"]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -460,8 +471,8 @@ def test_reports_that_are_not_named_are_reported(
 
 def test_older_formats_are_refused_in_one_sentence(forger: Forger) -> None:
     path = forger.done() / "certificate.json"
-    path.write_text(path.read_text().replace("certificate:4", "certificate:3"))
-    with pytest.raises(BadInput, match=r"of format 3, and this program checks format 4: audit again to have one\.$"):
+    path.write_text(path.read_text().replace("certificate:5", "certificate:4"))
+    with pytest.raises(BadInput, match=r"of format 4, and this program checks format 5: audit again to have one\.$"):
         verify(path)
 
 
@@ -517,7 +528,7 @@ def test_no_line_can_be_imitated(text: str, audit: Path, forger: Forger, capsys:
 def test_refusals_say_little_of_a_strangers_text(text: str, audit: Path, tmp_path: Path) -> None:
     edits: tuple[Any, ...] = (
         lambda f: f.question.update({text: 1}),
-        lambda f: f.question.update(gamma=text),
+        lambda f: f.question["shift"].update(gamma=text),
         lambda f: f.question.update(head=text),
         lambda f: f.predicate["selection"].update(how=text),
         lambda f: f.predicate["network"]["kinds"].__setitem__(2, text),

@@ -16,6 +16,7 @@ from isonomy_verify import check
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.check import Verification, _Check
 from isonomy_verify.claims import Profiles, claimed_heights, claimed_upper, inflated
+from isonomy_verify.shifts import Part, Shift, Transport
 
 from .conftest import Forger, drawing
 
@@ -31,6 +32,11 @@ class Table(NamedTuple):
     order: float = 1.0
     gamma: float = 0.0
     multiplier: float | None = None
+    at_least: float | None = None
+
+    @property
+    def shift(self) -> Shift:
+        return Transport(self.order, self.gamma) if self.at_least is None else Part(self.at_least)
 
     def profiles(self, value: Array, largest: float = 1.0) -> Profiles:
         """One bound each, or two."""
@@ -39,15 +45,15 @@ class Table(NamedTuple):
         return Profiles(np.arange(0, len(value) * count + 1, count), radius, value.ravel(), largest)
 
     def heights(self, value: Array) -> Array:
-        asked = (self.order, self.gamma, self.multiplier)
+        asked = (self.shift, self.multiplier)
         return claimed_heights(self.profiles(value), np.arange(len(value)), *asked)
 
 
 def excess(table: Table, claimed: Array) -> tuple[float, float]:
     """By how much the true mean exceeds the claimed one, and ``T``."""
     weights, low = table.weights, table.heights(claimed)
-    mean = float(weights @ (table.heights(table.truth) - low) / weights.sum())
-    asked = (table.order, table.gamma, table.multiplier)
+    mean = table.shift.hidden(max(0.0, float(weights @ (table.heights(table.truth) - low) / weights.sum())))
+    asked = (table.shift, table.multiplier)
     return mean, claimed_upper(table.profiles(claimed), weights, *asked)[1]
 
 
@@ -55,7 +61,7 @@ def acceptance(table: Table, claimed: Array, seeds: int) -> float:
     """The share of seeds for which no individual that is drawn has a claim below the truth."""
     it: Any = object.__new__(_Check)
     it.profiles, it.weights = table.profiles(claimed), table.weights
-    it.order, it.gamma, it.multiplier = table.order, table.gamma, table.multiplier
+    it.shift, it.multiplier = table.shift, table.multiplier
     it.claims, it.found = {"population": None}, Verification({}, 0.0, individuals=len(claimed))
     it.record = SimpleNamespace()
     wrong = table.heights(table.truth) > table.heights(claimed)
@@ -93,6 +99,8 @@ def tables(rng: np.random.Generator) -> dict[str, Table]:
         "a shift": Table(heavy, two, gamma=0.1, multiplier=0.7),
         "order 2": Table(np.ones(N), two, order=2.0, gamma=0.3, multiplier=0.5),
         "order infinity": Table(np.ones(N), two, order=math.inf, gamma=1.0),
+        "a part": Table(heavy, worst, multiplier=0.4, at_least=0.2),
+        "half of everybody": Table(np.ones(N), rng.beta(2, 2, (N, 1)), multiplier=0.5, at_least=0.5),
     }
 
 
@@ -146,13 +154,8 @@ def test_draws_are_proportional_to_what_could_be_hidden() -> None:
     weights, truth = np.array([1.0, 2.0, 0.0, 5.0]), np.array([[0.5], [0.0], [0.0], [1.0 + 1e-9]])
     it: Any = object.__new__(_Check)
     table = Table(weights, truth)
-    it.profiles, it.weights, it.order, it.gamma, it.multiplier = (
-        table.profiles(truth, 1.0 + 1e-9),
-        weights,
-        1.0,
-        0.0,
-        None,
-    )
+    it.profiles, it.weights = table.profiles(truth, 1.0 + 1e-9), weights
+    it.shift, it.multiplier = Transport(1.0, 0.0), None
     it.claims, it.found = {"population": None}, Verification({}, 0.0, individuals=4)
     count = np.zeros(4)
     with drawing(everybody=2, theta=0.9):  # a draw or two at a time

@@ -26,6 +26,7 @@ from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import certify
 from isonomy.certificates.consistency import counterexamples_saved_in
 from isonomy.certificates.options import CHUNK
+from isonomy.certificates.part import Part
 from isonomy.errors import DataError, IsonomyError, NetworkError, ParameterError, template
 from isonomy.fairness import GroupFairness, group_fairness, scores
 from isonomy.fairness.reading import OtherReading, better_reading
@@ -199,8 +200,9 @@ def _remedy(plan: Plan, inputs: Inputs, other: OtherReading) -> str:
 
 def _question(plan: Plan, inputs: Inputs) -> dict[str, Any]:
     """Return the arguments of :func:`isonomy.certify` that are the question."""
+    moved = {"gamma": plan.gamma, "order": plan.order, "ground": inputs.ground}
     return {
-        "metric": inputs.metric, "delta": plan.delta, "gamma": plan.gamma, "order": plan.order, "ground": inputs.ground,
+        "metric": inputs.metric, "delta": plan.delta, **(moved if plan.part is None else {"shift": Part(plan.part)}),
         "tier": plan.tier, "attack": not plan.no_search, "decide": not plan.no_search,
         "favourable": plan.favourable or None, "threshold": plan.threshold,
     }  # fmt: skip

@@ -36,10 +36,14 @@ PANELS = FILES, SIMILAR, RESULTS, WHO, READING, LARGE = (
 )  # fmt: skip
 ROLES = Panel("What columns are")
 
+TRANSPORT = ("gamma", "order", "ground")
+"""Keys of a shift by transport; ``part`` asks for another one instead."""
+
 IN_MEMORY = ("held_out", "limit")
 """Keys of audits whose people are all in memory; a stream has no use for them."""
 
 _ORDER = number(lambda value: value >= 1, "a number from 1 to infinity")
+_PART = number(lambda value: 0 < value <= 1, "a number above 0, at most 1")
 _CHARACTER = Rule(lambda value: isinstance(value, str) and len(value) == 1, "one character")
 
 
@@ -70,6 +74,10 @@ class Plan:
     ground: str = SIMILAR(
         "l2", "What moving somebody costs: l1, l2, linf in the schema's coordinates, metric, or a metric file.",
         path=True,
+    )  # fmt: skip
+    part: float | None = SIMILAR(
+        None, "Instead of a shift: every part of these people that holds at least this share of them, such as 0.1.",
+        _PART, example=0.1,
     )  # fmt: skip
     domain: Literal["realizable", "relaxed", "unbounded"] = SIMILAR(
         "realizable", "realizable: a counterpart is somebody; relaxed: shares of categories; unbounded."
@@ -140,6 +148,11 @@ class Plan:
         check_options(self)
         if self.held_out and self.split == "train":
             raise ParameterError("'held_out' says that nothing was fitted on these rows: 'split' cannot be 'train'.")
+        if self.part is not None:
+            for item in fields(self):
+                if item.name in (*TRANSPORT, "against") and (value := getattr(self, item.name)) != item.default:
+                    why = "left out where 'part' is given: no person moves, and no distance counts"
+                    raise ParameterError(template(item.name, why, value))
         if self.scheduler is not None and self.engine != "dask":
             raise ParameterError(template("scheduler", "left out unless 'engine' is dask", self.scheduler))
         for name in IN_MEMORY if self.engine is not None else ():
@@ -150,8 +163,15 @@ class Plan:
     @classmethod
     def of(cls, options: Mapping[str, Any], file: str | Path | None = None) -> Plan:
         """Return the plan of a file, overridden by the options that are not None."""
+        given = {key: value for key, value in options.items() if value is not None}
         entries = {} if file is None else read_plan(Path(file))
-        entries |= {key: value for key, value in options.items() if value is not None}
+        for some in (entries, given):
+            _one_shift(some)
+        if "part" in given:  # an option wins over the other kind of shift in a file, too
+            entries = {key: value for key, value in entries.items() if key not in TRANSPORT}
+        elif any(key in given for key in TRANSPORT):
+            entries.pop("part", None)
+        entries |= given
         if entries and "data" not in entries and ("model" in entries or "schema" in entries):
             where = "" if file is None else f" in {file}"
             raise ParameterError(f"'data' must be given beside a model or schema{where}: the table of people to audit.")
@@ -188,6 +208,15 @@ class Roles:
     id: str | None = ROLES(None, "Names people in reports; no feature.")
     split_column: str | None = ROLES(None, "Tells training rows from test rows.")
     ignore: tuple[str, ...] = ROLES((), "To be left out; may be repeated.")
+
+
+def _one_shift(entries: Mapping[str, Any]) -> None:
+    """Refuse two kinds of shift at once."""
+    other = next((key for key in TRANSPORT if key in entries), None)
+    if "part" in entries and other is not None:
+        raise ParameterError(
+            template(other, "left out where 'part' is given: no person moves, and no distance counts", entries[other])
+        )
 
 
 def read_plan(path: Path) -> dict[str, Any]:

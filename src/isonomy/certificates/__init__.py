@@ -5,12 +5,14 @@ from isonomy.certificates.certify import certify
 from isonomy.certificates.everywhere import GlobalCertificate, certify_everywhere
 from isonomy.certificates.local import LocalCertificate, certify_local
 from isonomy.certificates.options import RunOptions, SearchOptions
+from isonomy.certificates.part import Part
 from isonomy.certificates.transport import Transport
 
 __all__ = [
     "Certificate",
     "GlobalCertificate",
     "LocalCertificate",
+    "Part",
     "RunOptions",
     "SearchOptions",
     "Transport",

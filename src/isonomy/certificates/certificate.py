@@ -28,12 +28,10 @@ from isonomy.certificates.finite_sample import Clusters, PopulationBound, popula
 from isonomy.certificates.local import LocalCertificate
 from isonomy.certificates.profiles import CellBlocks, Schedule
 from isonomy.certificates.protocol import Shift
-from isonomy.certificates.transport import Transport
 from isonomy.certificates.worst_case import Points, WorstCase
-from isonomy.errors import DataError, ParameterError, UnsupportedOperationError, template
+from isonomy.errors import DataError, ParameterError, template
 from isonomy.population import Population
 from isonomy.problem import Problem
-from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.metric import Metric
 from isonomy_verify.claims import Profiles
 from isonomy_verify.dual import Cells
@@ -75,15 +73,12 @@ class Certificate:
         self._compare(self.shift.size, self.lower, self.upper)
 
     def _compare(self, gamma: float | None, lower: float, upper: float) -> None:
-        where = "In the shift" if gamma is None else f"Within {gamma:g}"
-        what = f"{where} of the individuals a population's mean output"
-        compare_means(what, lower, upper, self.problem, (self.x, self.weights), **self._parameters(gamma))
+        shift, people = self.shift if gamma is None else self.shift.resized(gamma), (self.x, self.weights)
+        compare_means(f"{shift.place} mean output", lower, upper, self.problem, people, **self._parameters(gamma))
 
     def _parameters(self, gamma: float | None) -> dict[str, Any]:
-        parameters: dict[str, Any] = {"gamma": gamma, "tier": self.tier, "arithmetic": self.arithmetic}
-        if isinstance(self.shift, Transport):
-            return parameters | {"order": self.order, "ground": metric_to_text(self.ground)}
-        return parameters | {"shift": self.shift.fingerprint()}
+        shift = self.shift if gamma is None else self.shift.resized(gamma)
+        return {"tier": self.tier, "arithmetic": self.arithmetic, **shift.evidence()}
 
     @property
     def problem(self) -> Problem:
@@ -116,29 +111,21 @@ class Certificate:
         return self.local.arithmetic
 
     @property
-    def transport(self) -> Transport:
-        """Return the shift, for records, reports and γ, which have no other notion."""
-        if isinstance(self.shift, Transport):
-            return self.shift
-        raise UnsupportedOperationError(
-            f"This certificate is about a shift of kind '{self.shift.kind}': records, reports and gamma are known of "
-            "'transport' only."
-        )
-
-    @property
     def gamma(self) -> float:
-        """Return the radius γ of the shift."""
-        return self.transport.gamma
+        """Return the radius γ of the shift, where that is a :class:`Transport`."""
+        return self.shift.number("gamma")
 
     @property
     def order(self) -> float:
         """Return the order of the Wasserstein distance."""
-        return self.transport.order
+        return self.shift.number("order")
 
     @property
     def ground(self) -> Metric:
         """Return the ground cost of a move."""
-        return self.transport.metric
+        if self.shift.ground_cost is None:
+            raise self.shift.unsupported("no 'ground': no individual moves")
+        return self.shift.ground_cost
 
     def __len__(self) -> int:
         return len(self.local)
@@ -196,16 +183,18 @@ class Certificate:
         return judge(self.lower, self.upper, self._required_epsilon())
 
     def curve(self, gammas: Iterable[float]) -> pd.DataFrame:
-        """Return upper and lower for other γ, without new bounding work; tightest around the certificate's own."""
+        """Return upper and lower for other sizes of the shift, ``gammas`` of a :class:`Transport` and shares of a
+        :class:`Part`, without new bounding work; tightest around the certificate's own."""
         gammas = list(gammas)
         upper = [bound.upper for bound in self.dual.curve(gammas)]
         lower = [self.attained(gamma).value for gamma in gammas]
         for row in zip(gammas, lower, upper, strict=True):
             self._compare(*row)
-        return pd.DataFrame({"gamma": gammas, "upper": upper, "lower": lower})
+        return pd.DataFrame({self.shift.size_name: gammas, "upper": upper, "lower": lower})
 
     def largest_gamma(self, epsilon: float) -> float | None:
         """Return the γ up to which the profiles show that no population exceeds ε; None if the individuals do."""
+        self.shift.number("gamma")  # refuses a shift without one
         return self.dual.largest_gamma(epsilon)
 
     @cached_property
@@ -251,22 +240,21 @@ class Certificate:
     def headline(self, upper: str, lower: str | None, unit: str = "") -> str:
         """Return the result in a sentence: ``upper`` and ``lower`` are rounded already, ``lower`` is None where no
         violation is attained; ``unit`` is what they are measured in."""
-        mean = weighted(self.weights)
-        populations = "" if self.shift.size == 0 else self.shift.words(len(self)) + mean
-        return headline(populations, these(len(self)) + mean, upper, lower, unit, self.searched)
+        who = these(len(self)) + weighted(self.weights)
+        return headline(self.shift, who, upper, lower, unit, self.searched)
 
 
 def headline(
-    populations: str, who: str, upper: str, lower: str | None, unit: str = "", searched: bool | None = None
+    shift: Shift, who: str, upper: str, lower: str | None, unit: str = "", searched: bool | None = None
 ) -> str:
-    """Return the sentence about the ``populations``, or about the individuals (``who``) where that is empty.
+    """Return the sentence about the populations of the shift, or about the individuals (``who``) where it has no other.
 
     ``searched`` says whether violations were searched for; None: it is not known.
     """
     most = f"{upper} ({unit})" if unit else upper
-    if populations:
-        text = f"No population {populations} has a mean violation above {most}"
-        who_reaches = "an explicit population reaches"
+    if not shift.alone:
+        text = f"No {shift.words(who)} has a mean violation above {most}"
+        who_reaches = f"an explicit {shift.noun} reaches"
     else:
         text, who_reaches = f"The mean violation over {who} is at most {most}", "counterparts that were found reach"
     none = {True: "a search found no violation", False: "no violation was searched for", None: "no violation is known"}

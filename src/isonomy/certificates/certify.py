@@ -42,7 +42,7 @@ from isonomy.certificates.options import (
 from isonomy.certificates.people import check_people, in_memory, pose
 from isonomy.certificates.profiles import Schedule
 from isonomy.certificates.protocol import Shift
-from isonomy.certificates.transport import Transport, checked_shift
+from isonomy.certificates.transport import checked_shift
 from isonomy.certificates.worst_case import Points
 from isonomy.engine import check_engine, open_engine
 from isonomy.errors import DataError, ParameterError, template
@@ -90,11 +90,11 @@ def certify(
     the ``metric``. ``delta``, ``schema``, ``domain``, ``favourable``, ``threshold`` and ``max_branches`` are as for
     :meth:`Problem.of`; a :class:`Problem` in the place of the model has them all.
 
-    ``shift`` is a notion such as :class:`Transport`, or a number, its γ; ``gamma``, ``order`` and ``ground`` are those
-    of a :class:`Transport` too. ``epsilon`` asks for a verdict, ``confidence`` for a statement about the population
-    behind the sample. That takes individuals for independent draws; where they come in clusters that are drawn as
-    wholes, such as households, name the column of the table that tells them apart, or give an array, as ``cluster``,
-    and the most people that a cluster can have, known beforehand, as ``max_cluster``.
+    ``shift`` is a :class:`Transport`, a :class:`Part`, or a number, the γ of the former; ``gamma``, ``order`` and
+    ``ground`` are those of a :class:`Transport` too. ``epsilon`` asks for a verdict, ``confidence`` for a statement
+    about the population behind the sample. That takes individuals for independent draws; where they come in clusters
+    that are drawn as wholes, such as households, name the column of the table that tells them apart, or give an array,
+    as ``cluster``, and the most people that a cluster can have, known beforehand, as ``max_cluster``.
 
     How hard to search, ``tier``, ``attack``, ``decide``, ``arithmetic``, ``rounds``, ``seed`` and ``output_range``, are
     fields of :class:`SearchOptions`; how to read and where to work, ``unknown``, ``split``, ``engine``, ``scheduler``,
@@ -343,8 +343,8 @@ def _refusal(
     """Return why a statement about the population behind the sample cannot be made, "" where it can."""
     if confidence is None:
         return "No confidence was asked for: give 'confidence', for example 0.95."
-    if not isinstance(shift, Transport):
-        return f"A shift of kind '{shift.kind}' has no statement about the population behind the sample."
+    if shift.sample_refusal:
+        return shift.sample_refusal
     if people is not None:
         if not (people.split == "test" or people.selection.held_out):
             train = people.split == "train"
@@ -378,8 +378,8 @@ def _refusal(
                 "These individuals were drawn one by one, so that their clusters are no independent draws as wholes: "
                 "give the whole test part."
             )
-        for name, each in (("metric", metric), ("ground metric", shift.metric)):
-            if overlaps(each, people):
+        for name, each in (("metric", metric), ("ground metric", shift.ground_cost)):
+            if each is not None and overlaps(each, people):
                 return f"The {name} was fitted on {each.fitted_on}: fit it on the training part to judge the test part."
         if not people.selection.independent:
             how = "were chosen by hand" if people.selection.how == "chosen" else "were selected in a way not known"

@@ -28,14 +28,14 @@ from isonomy.attacks import AttackBudget
 from isonomy.certificates.consistency import counterexamples_saved_in
 from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
 from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import Schedule, make_schedule, most_passes, profiles, profiles_of_table
+from isonomy.certificates.profiles import Schedule, profiles_of_table
 from isonomy.certificates.protocol import Shift, tier_for
-from isonomy.certificates.transport import Transport
-from isonomy.certificates.worst_case import TURNS, search, zero_cost_points
+from isonomy.certificates.worst_case import TURNS, zero_cost_points
 from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
 from isonomy.files import Arrays, FolderStore, atomic
 from isonomy.population.sources import Chunk, ChunkKey, PeopleSource
 from isonomy.problem import Problem
+from isonomy.similarity.metric import Metric
 from isonomy_verify.arithmetic import up
 from isonomy_verify.individuals import DECISIONS
 
@@ -107,13 +107,13 @@ class Job:
                 "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
                 "individuals with a schema (domain 'relaxed' or 'realizable')."
             )
-        if not isinstance(self.shift, Transport):
+        if self.shift.ground_cost is None:
             return Schedule((), None, 0.0, complete)
-        moving = self._moving(x, self.shift)
+        moving = self._moving(x, self.shift.ground_cost)
         if weights.any():
             weights = np.ldexp(weights, -np.frexp(weights.max())[1])  # a few may be too small to add up
             moving = replace(moving, weights=weights)
-        schedule = make_schedule(moving, local.upper, self.shift, largest, self.tier == "tight", tick)
+        schedule = self.shift.schedule(moving, local.upper, largest, self.tier == "tight", tick)
         return replace(schedule, whole=complete)
 
     def rows(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> int:
@@ -126,9 +126,9 @@ class Job:
         regions = self.problem.similarity.count(x)
         steps = 0 if self.attack is None else 1 + self.attack.steps
         near = passes = 0.0
-        if isinstance(self.shift, Transport) and self.schedule is not None:
-            moving = self._moving(x, self.shift)
-            passes = most_passes(moving, self.shift, self.tier == "tight", self.rounds, self.schedule)
+        if self.shift.ground_cost is not None and self.schedule is not None:
+            moving = self._moving(x, self.shift.ground_cost)
+            passes = self.shift.passes(moving, self.tier == "tight", self.rounds, self.schedule)
             near = moving.reach.resized(max(self.schedule.rungs, default=0.0)).count(x)
         each = REGION + tier_for(self.problem, self.tier).price
         moving_too = 1 if passes else 0.1
@@ -164,14 +164,16 @@ class Job:
             local = self._certify_local(x, self.attack, self.decide, lambda done, total: local_tick(done))
             known, largest = local.witnesses, largest_violation(self.problem.model.head, self.output_range)
             points = zero_cost_points(x, local.lower, known.counterpart)
-            if isinstance(self.shift, Transport):
-                moving, tight = self._moving(x, self.shift), self.tier == "tight"
+            if self.shift.ground_cost is not None:
+                moving, tight = self._moving(x, self.shift.ground_cost), self.tier == "tight"
                 assert self.schedule is not None
                 schedule, upper = self.schedule, local.upper
-                profile = profiles(moving, upper, self.shift, largest, tight, self.rounds, schedule, moving_tick)
+                profile = self.shift.profiles(moving, upper, largest, tight, self.rounds, schedule, moving_tick)
                 if self.attack is not None:
-                    points = search(moving, points, self.shift, profile, self.attack, search_tick)
+                    points = self.shift.search(moving, points, profile, self.attack, search_tick)
             else:  # only the individuals themselves count
+                if math.isinf(largest):  # of a regression: the kernel's bound of the domain
+                    largest = self._moving(x, self.problem.metric).everywhere()[0]
                 profile = profiles_of_table(np.zeros(1), local.upper[:, None], largest, np.zeros((n, 1)))
             if not (np.isfinite(profile.value).all() and (profile.value >= 0).all()):
                 raise NotANumberError("A bound of these individuals is not a finite number >= 0; nothing is certified.")
@@ -192,7 +194,7 @@ class Job:
     def _stages(self, n: int, share: Share) -> tuple[Callable[[int], None], ...]:
         """Return the ticks of the three stages of a chunk of ``n`` individuals: the first is called with the rows done
         so far, others with the rows done now, once for each pass. Their shares are a guess; nothing depends on it."""
-        searched, moved = self.attack is not None, isinstance(self.shift, Transport)
+        searched, moved = self.attack is not None, self.shift.ground_cost is not None
         weights = [1.0, 4.0 * moved, 2.0 * moved * searched]
         begin, done = np.append(0.0, np.cumsum(weights)) / sum(weights), [0, 0, 0]
 
@@ -211,8 +213,8 @@ class Job:
             arithmetic=self.arithmetic, progress=tick, predict=False,
         )  # fmt: skip
 
-    def _moving(self, x: FloatArray, shift: Transport) -> Moving:
-        return Moving(self.problem, x, np.ones(len(x)), shift.metric, self.arithmetic == "float32")
+    def _moving(self, x: FloatArray, ground: Metric) -> Moving:
+        return Moving(self.problem, x, np.ones(len(x)), ground, self.arithmetic == "float32")
 
 
 def _empty_columns(width: int) -> Arrays:

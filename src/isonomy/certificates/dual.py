@@ -27,9 +27,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, power
 from isonomy.certificates.protocol import Shift
-from isonomy.certificates.transport import Transport, power
 from isonomy.errors import ParameterError, template
 from isonomy.given import number
 from isonomy.parallel import in_parallel
@@ -117,11 +116,6 @@ class Dual:
     _bounds: dict[float | None, Bound] = field(default_factory=dict, init=False, repr=False)
     _means: dict[tuple[float | None, float | None], float] = field(default_factory=dict, init=False, repr=False)
 
-    @classmethod
-    def of(cls, cells: Cells, order: float) -> Dual:
-        """Make the dual of individuals in memory, for Wasserstein balls of an order."""
-        return cls([cells], Transport(order=order))
-
     def bound(self, gamma: float | None) -> Bound:
         """Return the bound with the best multiplier, for a size of the shift."""
         return self.curve([gamma])[0]
@@ -137,10 +131,11 @@ class Dual:
                 self._bounds[gamma] = Bound(gamma, self._mean(gamma, None), None)
                 continue
             best = brackets[gamma].best
-            upper = kernel.together(shift.price_up(best), self._mean(None, best))
-            if not upper < self._mean(None, 0.0):  # rounding must not push it above what holds for every gamma
-                upper, best = self._mean(None, 0.0), 0.0
-            self._bounds[gamma] = Bound(gamma, upper, best, max(0.0, upper - brackets[gamma].meeting))
+            upper, most = (shift.bound_up(each, self._mean(None, each)) for each in (best, 0.0))
+            if not upper < most:  # rounding must not push it above what holds for every gamma
+                upper, best = most, 0.0
+            least = brackets[gamma].meeting * shift.scale
+            self._bounds[gamma] = Bound(gamma, upper, best, max(0.0, upper - least))
         return [self._bounds[gamma] for gamma in gammas]
 
     def _sized(self, gamma: float | None) -> Shift:
@@ -157,7 +152,7 @@ class Dual:
             return None
         if self.bound(math.inf).upper <= epsilon:
             return math.inf
-        order = getattr(self.shift, "order", 1.0)
+        order = self.shift.number("order")
         if order == math.inf:
             return self._largest_step(epsilon)
         gamma = 0.0
@@ -266,7 +261,7 @@ def best_mixture(shift: Shift, owner: IntArray, cost: FloatArray, value: FloatAr
 
     at, mean, paid = plan(0.0)
     if most == math.inf or paid <= Fraction(most):
-        return Mixture(at, at, Fraction(1), max(0.0, rounded_down(mean)))
+        return Mixture(at, at, Fraction(1), max(0.0, rounded_down(shift.attained(mean))))
     budget, minimum = Fraction(most), _Minimum([choices])
     minimum.brackets([most])
     dear = cheap = (at, mean, paid)
@@ -281,7 +276,8 @@ def best_mixture(shift: Shift, owner: IntArray, cost: FloatArray, value: FloatAr
     # A little less than the budget: a sum over the atoms rounds the cost of each.
     left = max(Fraction(0), budget * (1 - Fraction(1, 2**48)) - cheap[2])
     share = left / (dear[2] - cheap[2]) if dear[1] > cheap[1] else Fraction(0)
-    return Mixture(dear[0], cheap[0], share, max(0.0, rounded_down(share * dear[1] + (1 - share) * cheap[1])))
+    mean = shift.attained(share * dear[1] + (1 - share) * cheap[1])
+    return Mixture(dear[0], cheap[0], share, max(0.0, rounded_down(mean)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,18 +16,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, power
 from isonomy.attacks.judge import last_of_each
 from isonomy.certificates.dual import Dual, Each, cells_of, cells_of_table
 from isonomy.certificates.moving import WIDE, Moving
-from isonomy.certificates.transport import Transport, power
 from isonomy_verify.claims import Profiles
 from isonomy_verify.dual import Cells, gains
+
+if TYPE_CHECKING:
+    from isonomy.certificates.transport import Transport
 
 FINE = 2
 """Radii of the grid between a rung of the ladder and the next, which is twice as far."""

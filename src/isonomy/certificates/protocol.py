@@ -1,27 +1,35 @@
 """The interfaces of the pipeline: the model, the tier that bounds it, and the shift, a set of populations.
 
-``certify`` uses a :class:`Model` for its outputs only, a :class:`Tier` for bounds, a :class:`Shift` for the dual of its
-set of populations. A member without an operation raises an error that names it. ``tests/contracts`` has a suite for
-each interface, which a new member inherits.
+``certify`` uses a :class:`Model` for its outputs only, a :class:`Tier` for bounds, a :class:`Shift` for a set of
+populations; records, reports and the service ask the shift too. A member without an operation raises an error that
+names it. ``tests/contracts`` has a suite for each interface, which a new member inherits.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray, these
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import ParameterError, UnsupportedOperationError
+from isonomy_verify import shifts as kernel
+from isonomy_verify.claims import Profiles
 from isonomy_verify.dual import Cells
 from isonomy_verify.heads import Head
 from isonomy_verify.local import Known
 
 if TYPE_CHECKING:
     from isonomy.attacks import AttackBudget, Finds
+    from isonomy.certificates.dual import Mixture
+    from isonomy.certificates.moving import Moving
+    from isonomy.certificates.profiles import Schedule
+    from isonomy.certificates.worst_case import Points
     from isonomy.population import Domain
     from isonomy.problem import Problem
     from isonomy.progress import Progress
@@ -125,14 +133,30 @@ def tier_for(problem: Problem, tier: str = "tight", float32: bool = False) -> Ti
 
 
 class Shift(ABC):
-    """A set of populations around the individuals, given by the dual of its worst case.
+    """A set of populations around the individuals: its bound, its search, its section of the record, its words.
 
-    **Soundness.** For EVERY multiplier no population has a mean violation above ``price_up(multiplier)`` plus the
-    weighted mean of ``heights_up(cells, multiplier)``. ``budget`` and ``items`` only steer the multiplier:
-    ``multiplier budget + mean of max (value - multiplier cost)`` is about that bound.
+    A member defines :attr:`budget`, :meth:`bound_up`, :meth:`heights_up`, :meth:`items`, :meth:`attainable` and the
+    words. One in which individuals move has a :attr:`ground_cost` and defines :meth:`schedule`, :meth:`passes`,
+    :meth:`profiles` and :meth:`search` too; else a profile is the individual's own bound. One with a record has a
+    :attr:`kernel` and a :meth:`section`, and is listed in :mod:`isonomy.certificates.shifts`.
+
+    **Soundness.** For EVERY multiplier no population has a mean violation above ``bound_up(multiplier, mean)``,
+    ``mean`` at least the weighted mean of ``heights_up(cells, multiplier)``; heights at a multiplier are the same for
+    every size. ``budget``, ``items`` and ``scale`` only steer the multiplier: ``scale`` times ``multiplier budget +
+    mean of max (value - multiplier cost)`` is about that bound.
     """
 
     kind: ClassVar[str]
+    noun: ClassVar[str] = "population"
+    """One of its populations, in a word."""
+
+    size_name: ClassVar[str] = "size"
+    """The name of :attr:`size`: a column of curves."""
+
+    sample_refusal: ClassVar[str] = ""
+    """Why nothing can be said about the population behind a sample; "" where something can."""
+
+    # -- its bound
 
     @property
     def size(self) -> float | None:
@@ -149,9 +173,14 @@ class Shift(ABC):
     def budget(self) -> float:
         """Return about the cost of a multiplier of 1."""
 
+    @property
+    def scale(self) -> float:
+        """Return about how many times the minimum over the multiplier the bound is."""
+        return 1.0
+
     @abstractmethod
-    def price_up(self, multiplier: float) -> float:
-        """Return an upper bound of the cost of a multiplier."""
+    def bound_up(self, multiplier: float | None, mean: float) -> float:
+        """Return an upper bound of every mean violation, from the mean of the heights at the multiplier."""
 
     @abstractmethod
     def heights_up(self, cells: Cells, multiplier: float | None) -> FloatArray:
@@ -165,23 +194,132 @@ class Shift(ABC):
     @abstractmethod
     def attainable(self, owner: NDArray[np.int64], cost: FloatArray, value: FloatArray) -> tuple[Items, float]:
         """Return the choices of checked points (``cost`` rounded up, ``value`` down), costs rounded up and values down,
-        and the budget for their mean cost, rounded down; one choice of every individual costs nothing."""
+        the points themselves first; and the budget for their mean cost, rounded down. One choice of every individual
+        costs nothing."""
+
+    def attained(self, mean: Fraction) -> Fraction:
+        """Return the mean violation of the population of a plan whose mean value is ``mean``."""
+        return mean
+
+    def masses(self, mixture: Mixture, weights: FloatArray, points: int) -> FloatArray:
+        """Return the mass on each of the points (k,), in the population of a mixture."""
+        return mixture.masses(weights, points)
+
+    def completed(self, masses: FloatArray, owner: NDArray[np.int64], weights: FloatArray) -> tuple[FloatArray, float]:
+        """Return the masses (k,) of a whole population, from those of :meth:`masses`, and their sum."""
+        return masses, math.fsum(weights.tolist())
 
     def resized(self, size: float) -> Self:
         """Return the same notion with another size."""
         raise self.unsupported("no size that could be another one")
 
+    def sizes(self) -> list[float]:
+        """Return sizes for a curve around its own."""
+        return []
+
     def on(self, domain: Domain) -> Self:
         """Return the shift on the coordinates of a domain."""
         return self
+
+    # -- its search, where individuals move
+
+    @property
+    def ground_cost(self) -> Metric | None:
+        """Return what moving an individual costs, after :meth:`on`; None where no individual moves."""
+        return None
+
+    def schedule(
+        self, moving: Moving, upper: FloatArray, largest: float, tight: bool, tick: Callable[[int], None]
+    ) -> Schedule:
+        """Return which radii are worth a pass, from a pilot group with own bounds ``upper`` (n,)."""
+        raise self.unsupported("no individuals who move")
+
+    def passes(self, moving: Moving, tight: bool, rounds: int, schedule: Schedule) -> int:
+        """Return the most passes with a moving centre that an individual has."""
+        raise self.unsupported("no individuals who move")
+
+    def profiles(
+        self,
+        moving: Moving,
+        upper: FloatArray,
+        largest: float,
+        tight: bool,
+        rounds: int,
+        schedule: Schedule,
+        tick: Callable[[int], None],
+    ) -> Profiles:
+        """Return profiles of all individuals, with own bounds ``upper`` (n,)."""
+        raise self.unsupported("no individuals who move")
+
+    def search(
+        self, moving: Moving, points: Points, profiles: Profiles, budget: AttackBudget, tick: Callable[[int], None]
+    ) -> Points:
+        """Return attained points, those around the individuals added."""
+        raise self.unsupported("no individuals who move")
+
+    # -- its section of the record
+
+    @property
+    def kernel(self) -> kernel.Shift:
+        """Return the shift as the checker knows it."""
+        raise UnsupportedOperationError(f"A shift of kind '{self.kind}' has no record: the checker does not know it.")
+
+    def section(self) -> dict[str, Any]:
+        """Return its numbers by name, as they stand in a record beside its kind."""
+        raise UnsupportedOperationError(f"A shift of kind '{self.kind}' has no record: the checker does not know it.")
+
+    @classmethod
+    def read(cls, section: Mapping[str, Any], ground: Metric | None) -> Self:
+        """Return the shift of a section, with the ground cost of a record where individuals move."""
+        raise UnsupportedOperationError(f"A shift of kind '{cls.kind}' has no record: the checker does not know it.")
+
+    def number(self, name: str) -> float:
+        """Return one of its numbers; a name that it does not have is refused."""
+        value = getattr(self, name, None)
+        if not isinstance(value, float):
+            raise UnsupportedOperationError(f"A shift of kind '{self.kind}' has no '{name}': {self!r}.")
+        return value
 
     def fingerprint(self) -> str:
         """Return a text of everything that bounds depend on."""
         return f"{self.kind} {self!r}"
 
-    def words(self, n: int) -> str:
-        """Return the populations in words, for ``n`` individuals."""
-        return f"in the shift {self!r} of {these(n)}"
+    def evidence(self) -> dict[str, Any]:
+        """Return what reproduces a contradiction."""
+        return {"shift": self.fingerprint()}
+
+    # -- its words
+
+    @property
+    def alone(self) -> bool:
+        """Return whether these very individuals are its only population."""
+        return False
+
+    def words(self, who: str) -> str:
+        """Return one of its populations in words, ``who`` the individuals: what follows "no"."""
+        return f"{self.noun} in the shift {self!r} of {who}"
+
+    @property
+    def place(self) -> str:
+        """Return the words in front of the mean of one of its populations."""
+        return "In the shift of the individuals a population's"
+
+    @property
+    def mean_words(self) -> str:
+        """Return the name of the mean that is bounded."""
+        return f"Mean violation, shift '{self.kind}'"
+
+    def terms(self) -> list[tuple[str, str, Any, str | None]]:
+        """Return its parameters for readers: code, name, value, and the text where that is not the value's."""
+        return [("shift", "Shift", repr(self), None)]
+
+    def assumption(self) -> tuple[str, str]:
+        """Return which populations the proof covers: a name and a statement."""
+        return "Populations", f"Those in the shift {self!r}."
+
+    def limit(self, outside: str) -> tuple[str, str]:
+        """Return what is not proved of other populations; ``outside`` names those that are known not to be covered."""
+        return "Only this shift", f"Nothing is said of populations outside the shift {self!r}.{outside}"
 
     def unsupported(self, what: str) -> ParameterError:
         """Return the error for an operation that this notion does not have."""

@@ -15,24 +15,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, power
 from isonomy.attacks import AttackBudget
 from isonomy.brief import brief
 from isonomy.certificates.dual import Mixture, best_mixture
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import FURTHEST, NEAREST
 from isonomy.certificates.protocol import Shift
-from isonomy.certificates.transport import Transport, power
 from isonomy.parallel import in_parallel
 from isonomy.problem import Problem
 from isonomy_verify.arithmetic import mean_down
 from isonomy_verify.claims import Profiles
+
+if TYPE_CHECKING:
+    from isonomy.certificates.transport import Transport
 
 IntArray = NDArray[np.int64]
 
@@ -70,11 +72,13 @@ class Points:
 
     def worst(self, problem: Problem, weights: FloatArray, shift: Shift) -> WorstCase:
         """Return the worst distribution: its atoms and their masses."""
-        if not isinstance(shift, Transport):
-            raise shift.unsupported("no form for the atoms of its worst case")
-        masses = self.mixture(weights, shift).masses(weights, len(self.owner))
-        total = float(math.fsum(weights.tolist()))
-        return WorstCase(self[masses > 0], masses[masses > 0], total, shift.order, problem)
+        masses = self.masses(weights, shift)
+        masses, total = shift.completed(masses, self.owner, weights)
+        return WorstCase(self[masses > 0], masses[masses > 0], total, shift, problem)
+
+    def masses(self, weights: FloatArray, shift: Shift) -> FloatArray:
+        """Return the mass on each point (k,) in the best use of the budget."""
+        return shift.masses(self.mixture(weights, shift), weights, len(self.owner))
 
     def __getitem__(self, some: NDArray[Any] | slice) -> Points:
         return Points(*(getattr(self, part.name)[some] for part in fields(self)))
@@ -94,9 +98,9 @@ class WorstCase:
     """A distribution: atoms with their owners, masses, and the transport cost."""
 
     points: Points
-    masses: FloatArray  # in units of the individuals' weights, whose sum is ``total``
+    masses: FloatArray  # in units of the individuals' weights; their sum is ``total``
     total: float
-    order: float
+    shift: Shift
     problem: Problem = field(repr=False)
 
     __repr__ = brief
@@ -112,11 +116,12 @@ class WorstCase:
     @property
     def transport(self) -> float:
         """Return the Wasserstein cost of its plan, in plain arithmetic; its distance is at most that."""
-        if math.isinf(self.order):
+        order = self.shift.number("order")
+        if math.isinf(order):
             return float(self.points.cost.max(initial=0.0))
         furthest = float(self.points.cost.max(initial=0.0)) or 1.0  # divided by it no power overflows
-        spent = float((self.masses / self.total) @ (self.points.cost / furthest) ** self.order)
-        return float(furthest * spent ** (1 / self.order))
+        spent = float((self.masses / self.total) @ (self.points.cost / furthest) ** order)
+        return float(furthest * spent ** (1 / order))
 
     def frame(self) -> pd.DataFrame:
         """Return the atoms in raw units, with the individual each comes from, its mass, cost and violation."""

@@ -36,7 +36,7 @@ _IGNORED = (
 )  # fmt: skip
 """Options of an audit that are not about the question; a file may have them, and they are ignored here."""
 _MODEL = ("model", "head", "output", "activation", "reads")
-_QUESTION = [each for each in select(Plan) if each.name not in _IGNORED]
+_QUESTION = [each for each in select(Plan) if each.name not in (*_IGNORED, "part")]
 _TRAINING_QUESTION = [each for each in _QUESTION if each.name not in (*_MODEL, "as_read")]
 _BLIND = "blind regression"
 _REPORTED = (
@@ -291,6 +291,8 @@ def repair(
 
 def _in_memory(plan: Plan) -> Plan:
     """Return the plan of an audit with all people in memory, which measures no distances."""
+    if plan.part is not None:
+        raise ParameterError(template("part", "left out: networks are trained for a shift, gamma", plan.part))
     return replace(plan, engine=None, scheduler=None, chunk=None, against=())
 
 

@@ -22,7 +22,8 @@ from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.dual import Dual
 from isonomy.certificates.forms import network_of
 from isonomy.certificates.profiles import CellBlocks
-from isonomy.certificates.transport import Transport, check_radius
+from isonomy.certificates.protocol import Shift
+from isonomy.certificates.shifts import shift_of
 from isonomy.certificates.worst_case import Points
 from isonomy.errors import FileError, IsonomyError
 from isonomy.population import Domain, Population, Schema, Selection
@@ -53,14 +54,12 @@ class Record:
     signers: tuple[str, ...]  # public keys whose signatures were checked
     problem: Problem
     schema: Schema
-    ground: Metric
-    gamma: float  # the largest distance of populations
-    order: float  # of the Wasserstein distance
+    shift: Shift  # the populations that the claims are about
     epsilon: float | None  # the accepted mean violation, if one was named
     confidence: float | None  # of the statement about the population behind the sample, if there is one
     arithmetic: str
-    upper: float  # no population within γ has a mean violation above this
-    lower: float  # an explicit population within γ has this mean violation
+    upper: float  # no population of the shift has a mean violation above this
+    lower: float  # an explicit population of the shift has this mean violation
     verdict: str | None  # against ε, if there is one
     profiles: Profiles
     weights: FloatArray
@@ -77,27 +76,40 @@ class Record:
 
     @cached_property
     def dual(self) -> Dual:
-        """Return the dual of the transport problem over the profiles."""
-        return Dual(CellBlocks(self.profiles, self.weights), Transport(order=self.order))
+        """Return the dual of the shift over the profiles."""
+        return Dual(CellBlocks(self.profiles, self.weights), self.shift)
+
+    @property
+    def gamma(self) -> float:
+        """Return the largest distance of populations, where the shift is by transport."""
+        return self.shift.number("gamma")
+
+    @property
+    def order(self) -> float:
+        """Return the order of the Wasserstein distance."""
+        return self.shift.number("order")
+
+    @property
+    def ground(self) -> Metric | None:
+        """Return the ground cost of a move; None where no individual moves."""
+        return self.shift.ground_cost
 
     def curve(self, gammas: Iterable[float]) -> pd.DataFrame:
-        """Return upper and lower bounds for other γ; lower is missing where the record is redacted.
+        """Return upper and lower bounds for other sizes of the shift; lower is missing where the record is redacted.
 
-        A record has the points of its own lower bound only: lower bounds for other γ are at most the certificate's.
+        A record has the points of its own lower bound only: lower bounds for other sizes are at most the certificate's.
         """
         gammas = [float(gamma) for gamma in gammas]
-        for gamma in gammas:
-            check_radius(self.order, gamma)
+        shifts = [self.shift.resized(gamma) for gamma in gammas]
         lower = [np.nan] * len(gammas)
         if self.points is not None:
-            lower = [self.points.mixture(self.weights, Transport(gamma, self.order)).value for gamma in gammas]
+            lower = [self.points.mixture(self.weights, shift).value for shift in shifts]
         upper = [bound.upper for bound in self.dual.curve(gammas)]
         if self.points is not None and self.people is not None:
             people = self.people.x, self.weights
-            for gamma, attained, proved in zip(gammas, lower, upper, strict=True):
-                what = f"Within {gamma:g} of the individuals a population's mean output"
-                compare_means(what, attained, proved, self.problem, people, gamma=gamma, order=self.order)
-        return pd.DataFrame({"gamma": gammas, "upper": upper, "lower": lower})
+            for shift, attained, proved in zip(shifts, lower, upper, strict=True):
+                compare_means(f"{shift.place} mean output", attained, proved, self.problem, people, **shift.evidence())
+        return pd.DataFrame({self.shift.size_name: gammas, "upper": upper, "lower": lower})
 
 
 def read(path: Path) -> Record:
@@ -131,7 +143,12 @@ def _read(path: Path) -> Record:
     predicate = dict(record.predicate)
     question, claims, remarks = (predicate[name] for name in ("question", "claims", "remarks"))
     schema = Schema.from_toml(record.text(files.SCHEMA))
-    metric, ground = (metric_from_text(record.text(name, MATRICES)) for name in (files.METRIC, files.GROUND))
+    moved = f"{files.EVIDENCE}/{files.GROUND}" in record.hashes
+    metric, ground = (
+        metric_from_text(record.text(name, MATRICES)) if name == files.METRIC or moved else None
+        for name in (files.METRIC, files.GROUND)
+    )
+    assert metric is not None
     domain = schema.domain(question["domain"])
     arrays = record.group("network") | {name: np.array(predicate["network"][name]) for name in ("kinds", "names")}
     arrays["head"] = np.array(question["head"])
@@ -154,8 +171,7 @@ def _read(path: Path) -> Record:
             question["max_branches"],
         ),
         schema=schema,
-        ground=ground,
-        **{name: number(question[name]) for name in ("gamma", "order")},
+        shift=shift_of(question["shift"], ground),
         epsilon=None if question["epsilon"] is None else number(question["epsilon"]),
         confidence=None if question["confidence"] is None else number(question["confidence"]),
         arithmetic=str(question["arithmetic"]),

@@ -127,11 +127,12 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
     assert people is not None
     network = problem.network
     kinds, names = (network_arrays(network)[name].tolist() for name in ("kinds", "names"))
-    asked = {"delta": certificate.delta, "gamma": certificate.gamma, "order": certificate.order}
+    section, ground = certificate.shift.section(), certificate.shift.ground_cost
     lower, upper, hidden = claimed_bounds(certificate)
     return {
-        "question": {name: _json_number(value) for name, value in asked.items()}
-        | {
+        "question": {
+            "delta": certificate.delta,
+            "shift": {name: _json_number(value) for name, value in section.items()},
             "epsilon": certificate.epsilon,
             "confidence": certificate.confidence,
             "tier": certificate.tier,
@@ -163,8 +164,8 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
             "network": network.name,
             "schema": people.schema.name,
             "metric": problem.metric.describe(),
-            "ground": certificate.ground.describe(),
             "refusal": certificate.refusal or (_UNRECORDED if certificate.clusters is not None else ""),
+            **({} if ground is None else {"ground": ground.describe()}),
         },
     }
 
@@ -182,7 +183,7 @@ def _head_in_file(network: Network) -> bool:
 
 def claimed_bounds(certificate: Certificate) -> tuple[float, float, float]:
     """Return the claimed lower and upper bound of the mean, with a margin for other machines, and what can hide."""
-    asked = (certificate.order, certificate.gamma, certificate.multiplier)
+    asked = (certificate.shift.kernel, certificate.multiplier)
     implied, hidden = claimed_upper(certificate.profiles, certificate.weights, *asked)
     return inward(certificate.lower), outward(implied), outward(hidden)
 
@@ -254,7 +255,9 @@ def _texts(certificate: Certificate) -> dict[str, str]:
     if not _equal_arrays(space, domain_arrays(problem.domain)):
         raise DataError("A record needs individuals in the domain of their schema: give the schema their ranges.")
     possible = definitions.domain_of(texts[files.SCHEMA], "realizable")
-    for name, metric in ((files.METRIC, problem.metric), (files.GROUND, certificate.ground)):
+    for name, metric in ((files.METRIC, problem.metric), (files.GROUND, certificate.shift.ground_cost)):
+        if metric is None:  # no individual moves
+            continue
         texts[name] = metric_to_text(metric)
         try:
             read = definitions.form_of(texts[name], name, possible)
@@ -275,7 +278,7 @@ def _arrays(certificate: Certificate, alone: Individuals) -> Arrays:
     x, weights, people, local = certificate.x, certificate.weights, certificate.people, certificate.local
     profiles, points = certificate.profiles, certificate.points
     assert people is not None
-    mass = certificate.mixture.masses(weights, len(points.owner))
+    mass = certificate.shift.masses(certificate.mixture, weights, len(points.owner))
     # The attainable points of the claimed population, and every individual unmoved.
     recorded = points[np.flatnonzero((mass > 0) | (points.cost == 0))]
     passes = np.unique(profiles.source)
@@ -342,9 +345,9 @@ def _replace_record(directory: Path, fresh: Path, content: bytes, envelope: byte
     return target
 
 
-def _json_number(value: float) -> float | str:
-    """Return a number for JSON, which has no infinity."""
-    return value if math.isfinite(value) else "inf"
+def _json_number(value: float | str) -> float | str:
+    """Return a number for JSON, which has no infinity; a text as it is."""
+    return value if isinstance(value, str) or math.isfinite(value) else "inf"
 
 
 # -- signatures --------------------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from isonomy.records import Record
 
 QUESTION = (
-    "delta", "gamma", "order", "ground", "epsilon", "tier", "domain", "classes", "favourable", "threshold",
-    "individuals",
+    "delta", "shift", "gamma", "order", "ground", "at_least", "epsilon", "tier", "domain", "classes", "favourable",
+    "threshold", "individuals",
 )  # fmt: skip
 PARTS = {"network": "", "people": "people.x.bin", "metric": "metric.toml", "schema": "schema.toml"}
 CHANGED = {
@@ -31,12 +31,14 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
     """Return what changed between two audits, in question and answer; ``people`` are their tables of individuals."""
     questions, hashes, verdicts = [], [], [old.verdict, new.verdict]
     for record in (old, new):
-        stated = record.document["question"] | {"ground": record.document["remarks"]["ground"]}
+        asked, ground = record.document["question"], record.document["remarks"].get("ground")
+        stated = asked | asked["shift"] | {"shift": asked["shift"]["kind"], "ground": ground}
         questions.append(stated | {"individuals": len(record.weights)})
         evidence = {part: record.hashes.get(f"evidence/{file}") for part, file in PARTS.items()}
         hashes.append(evidence | {"network": record.problem.network.hash()})
     changed = {part: hashes[0][part] != hashes[1][part] for part in PARTS}
-    question = {name: [one[name] for one in questions] for name in QUESTION if questions[0][name] != questions[1][name]}
+    sides = {name: [one.get(name) for one in questions] for name in QUESTION}
+    question = {name: two for name, two in sides.items() if two[0] != two[1]}
     moved = "epsilon" in question and verdicts[0] != verdicts[1] and all(verdicts)
     alike = not (changed["metric"] or changed["schema"] or set(question) - {"epsilon", "tier", "individuals"})
     certainly = None

@@ -57,16 +57,14 @@ class Sheet:
         self.similar = similar(audit)
         self.parameters = (
             exact("delta", "δ, similar", certificate.delta),
-            exact("gamma", "γ, shift", certificate.gamma),
-            exact("order", "Order of the Wasserstein distance", certificate.order),
-            exact("ground", "Ground cost", certificate.ground.describe(), words.cost_name(certificate)),
+            *(exact(*term) for term in certificate.shift.terms()),
             exact("metric", "Metric", certificate.problem.metric.describe()),
             exact("domain", "Domain", certificate.problem.domain.kind),
             exact("tier", "Tier", certificate.tier),
             exact("epsilon", "ε, accepted", certificate.epsilon),
         )
-        self.upper = self.round.proved("upper", "Mean violation within γ, proved", upper)
-        self.lower = self.round.attained("lower", "Mean violation within γ, found", lower)
+        self.upper = self.round.proved("upper", f"{certificate.shift.mean_words}, proved", upper)
+        self.lower = self.round.attained("lower", f"{certificate.shift.mean_words}, found", lower)
         unit = words.unit(audit) if audit.regression else ""
         # Claims have six decimals.
         reached = str(self.lower) if lower > 0 else "0.00000" if certificate.lower > 0 else None
@@ -74,7 +72,8 @@ class Sheet:
         bounds = certificate.headline(str(self.upper), reached, unit)
         self.headline = " ".join(filter(None, (words.unread_attributes(audit, self.similar), bounds, flips)))
         self.marks = ((audit.verdict or "none", words.MARKS[audit.verdict]), (kind, mark))
-        largest = audit.largest_gamma
+        self.sized = certificate.shift.ground_cost is not None  # a larger shift has more populations
+        largest = audit.largest_gamma if self.sized else None
         printed = "any" if largest == math.inf else "" if largest is None else round_down(largest)
         self.largest = Fact("largest_gamma", "Proved within ε for shifts up to", largest, "down", True, printed)
         confidence = f"The population behind the sample, with confidence {certificate.confidence}"
@@ -99,7 +98,7 @@ class Sheet:
         group = None if audit.group is None else audit.group.four_fifths
         judged = "; ".join(f"{name}: {kind}" for name, kind in (group or {}).items())
         rule = f"Four-fifths rule for {audit.favourable}" if audit.favourable else "Four-fifths rule"
-        limit = words.shift_limit(self.largest.value, str(self.largest))
+        limit = words.shift_limit(self.largest.value, str(self.largest)) if self.sized else ""
         measured = {shift.name: shift.distance for shift in audit.shifts}
         distances = [{"name": name, "estimate": each.estimate, "floor": each.floor, "lower": each.lower}
                      for name, each in measured.items()]  # fmt: skip
@@ -137,7 +136,7 @@ class Sheet:
             exact("created", "Made", audit.created),
             exact("redacted", "Redacted", audit.redacted, "no person’s row is shown" if audit.redacted else ""),
             *(exact(f"verdicts.{kind}", f"People for themselves {kind}", n) for kind, n in verdicts),
-            *([] if epsilon is None else [self.largest]),
+            *([] if epsilon is None or not self.sized else [self.largest]),
         )
         sentences = words.threshold(audit, limit), words.meaning(audit), self.population_statement
         return Section("summary", listing, sentences, notes=(*_order_note(audit), *self.similar.warnings))

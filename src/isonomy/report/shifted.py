@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, share
 from isonomy.certificates.certificate import Certificate
+from isonomy.certificates.transport import plain_order
 from isonomy.population.feature import Feature
 from isonomy.report.findings import Findings, role_of
 from isonomy.report.numbers import decimals_of, parameter, percent, signed
 from isonomy.report.privacy import SMALLEST, protected_cells
 from isonomy.report.sections import Cell, Fact, Rounded, Section, round_down, table
-from isonomy.report.words import plain_order
 from isonomy.shift import Distance
 
 NOTHING = ("0", "0 points")
@@ -24,6 +24,11 @@ MANY_POINTS = 400_000
 """Attainable points from which on the curve has fewer places, as each needs a new allocation of the budget."""
 
 
+WORST_PARTS = (
+    "The certificate is about parts of these people, from everybody down to the share that was asked for; no distance "
+    "to other people is measured."
+)
+
 Change = tuple[float, tuple[str, ...]]
 """The size of a change in coordinates, and its row: what, observed, worst case, change."""
 
@@ -32,7 +37,9 @@ Side = tuple[FloatArray, FloatArray]
 
 
 def shift(findings: Findings, rounded: Rounded) -> Section:
-    """Tabulate the bounds over γ, and the observed shifts."""
+    """Tabulate the bounds over γ, and the observed shifts; or the bounds of the worst part over its share."""
+    if findings.certificate.shift.ground_cost is None:
+        return _parts(findings, rounded)
     certificate, places, measured, lanes = findings.certificate, curve(findings), [], []
     gamma = certificate.gamma
     rows = [
@@ -58,6 +65,30 @@ def shift(findings: Findings, rounded: Rounded) -> Section:
     none = () if points else (why.get(gamma, "no finite bound was proved."),)
     drawn = {"places": points, "lanes": lanes[:6], "gamma": gamma, "epsilon": certificate.epsilon}
     return Section("shift", (), none, (bounds, others), drawn=drawn)
+
+
+def _parts(findings: Findings, rounded: Rounded) -> Section:
+    """Tabulate the bounds over the share of a part, the largest first; no distance is measured."""
+    certificate = findings.certificate
+    sizes, own = certificate.shift.sizes(), certificate.shift.size
+    bounds = certificate.curve(sizes)
+    # A bound of smaller parts holds for larger ones, and what a larger part reaches a smaller one does too.
+    lower = np.maximum.accumulate(bounds["lower"].to_numpy())
+    upper = np.minimum.accumulate(bounds["upper"].to_numpy()[::-1])[::-1]
+    place = next((number for number, size in enumerate(sizes) if size == own), None)
+    if place is not None:
+        lower[place], upper[place] = findings.claimed
+        upper = np.maximum.accumulate(upper)
+    rows = [
+        (share(size), rounded.attained("curve.lower", "Found, at least", low),
+         rounded.proved("curve.upper", "Proved, at most", high))
+        for size, low, high in zip(sizes, lower.tolist(), upper.tolist(), strict=True)
+    ]  # fmt: skip
+    shown = table("curve-table", "Mean violation of the worst part", "Share of a part, at least#", "Found: at least#",
+                  "Proved: at most#", rows=rows, marked=place)  # fmt: skip
+    none = table("shifts", "Observed shifts", "Population", rows=[])
+    drawn = {"places": (), "lanes": (), "gamma": None, "epsilon": certificate.epsilon}
+    return Section("shift", (), (WORST_PARTS,), (shown, none), drawn=drawn)
 
 
 def curve(findings: Findings) -> list[tuple[float, float, float]]:
@@ -111,9 +142,11 @@ def comparable(certificate: Certificate, distance: Distance) -> bool:
 
 def worst_population(findings: Findings, lower: str) -> Section:
     """Tabulate means and shares, weighted by mass, of the population that attains ``lower`` and of the observed one."""
-    certificate, people, gamma = findings.certificate, findings.people, parameter(findings.certificate.gamma)
+    certificate, people, own = findings.certificate, findings.people, findings.certificate.shift
     if findings.redacted and len(people) < SMALLEST:
         return Section("worst", (), (f"Not shown, to protect fewer than {SMALLEST} people.",))
+    if findings.redacted and own.ground_cost is None:
+        return Section("worst", (), ("Left out: this report is redacted, and the worst part may be a few people.",))
     worst = certificate.worst_case
     weights = people.weights / people.weights.sum(), worst.masses / worst.masses.sum()
     rows, unchanged, left_out = [], [], 0
@@ -130,17 +163,23 @@ def worst_population(findings: Findings, lower: str) -> Section:
         left_out += len(some[MOST_CATEGORIES:])
     if not rows:
         why = "a search found no change that makes the average worse"
-        if not certificate.gamma > 0:
-            why = f"γ = {gamma} allows no change"
+        if own.alone:
+            why = "nothing else was asked for" if own.ground_cost is None else "γ = 0 allows no change"
         elif not certificate.searched:
             why = "no search was made for a change that makes the average worse"
         return Section("worst", (), (f"It is the observed population itself: {why}.",))
-    moved = float(worst.masses[worst.points.cost > 0].sum() / worst.masses.sum())
     how = (
-        f"The population that reaches {lower} comes from these people by changing {percent(moved)} of them, at a cost "
-        f"of {worst.transport:.3g} (γ = {gamma}). This is how it differs from the one that was observed: read it as "
-        "the kind of shift to watch for. It is the worst that was found, not the worst there is."
+        f"The part that reaches {lower} holds {percent(worst.total / people.weights.sum())} of these people. This is "
+        "how it differs from all of them. It is the worst that was found, not the worst there is."
     )
+    if own.ground_cost is not None:
+        moved = float(worst.masses[worst.points.cost > 0].sum() / worst.masses.sum())
+        how = (
+            f"The population that reaches {lower} comes from these people by changing {percent(moved)} of them, at a "
+            f"cost of {worst.transport:.3g} (γ = {parameter(certificate.gamma)}). This is how it differs from the one "
+            "that was observed: read it as the kind of shift to watch for. It is the worst that was found, not the "
+            "worst there is."
+        )
     notes = [f"{left_out} smaller changes of categories are left out."] if left_out else []
     notes += [f"Categories of fewer than {SMALLEST} people are not shown."] if findings.redacted else []
     notes += [f"The same in both, to the digits shown: {', '.join(unchanged)}."] if unchanged else []

@@ -13,7 +13,8 @@ from isonomy.report.sections import Facts, rewritten
 
 SIGNS = {"certified": "✅", "violated": "❌", "undecided": "❓", "none": "–"}
 MARKDOWN_CODES = (
-    "upper", "lower", "local.mean_upper", "local.mean_lower", "population.upper", "gamma", "order", "ground", "delta",
+    "upper", "lower", "local.mean_upper", "local.mean_lower", "population.upper", "gamma", "order", "ground",
+    "at_least", "delta",
     "metric", "selection", "decisions.certified", "decisions.flippable", "decisions.undecided", "accuracy",
     "balanced_accuracy", "auc", "log_loss", "mean_absolute_error", "r2", "largest_gamma", "shifts", "favourable",
     "threshold", "four_fifths",

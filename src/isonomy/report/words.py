@@ -11,8 +11,6 @@ from isonomy.certificates.certificate import Certificate
 from isonomy.report.findings import Findings
 from isonomy.report.numbers import listed, parameter
 from isonomy.report.similar import Similar, caveat
-from isonomy.similarity.lp import WeightedLp
-from isonomy.similarity.metric import Metric
 
 MARKS = {
     "certified": "Mean certified", "violated": "Mean violated", "undecided": "Mean undecided", None: "Bounds only",
@@ -133,17 +131,17 @@ def shift_limit(largest: float | None, printed: str) -> str:
 
 
 def threshold(findings: Findings, limit: str) -> str:
-    """Return the verdict against ε; ``limit`` is the phrase of :func:`shift_limit`."""
+    """Return the verdict against ε; ``limit`` is the phrase of :func:`shift_limit`, "" where the shift has none."""
     if findings.verdict is None or findings.certificate.epsilon is None:
         return "No ε was given, so there is no verdict: only what was proved and what was found."
     epsilon = parameter(findings.certificate.epsilon)
     beyond = "nothing beyond it was found" if findings.certificate.searched else "no search was made for a violation"
     text = {
         "certified": f"The mean is within the accepted ε = {epsilon}, with proof.",
-        "violated": f"The mean is beyond the accepted ε = {epsilon}: a population shows it.",
+        "violated": f"The mean is beyond the accepted ε = {epsilon}: a {findings.certificate.shift.noun} shows it.",
         "undecided": f"Whether the mean keeps the accepted ε = {epsilon} is open: the proof allows more, and {beyond}.",
     }[findings.verdict]
-    return f"{text} Proved to stay within ε: {limit}."
+    return f"{text} Proved to stay within ε: {limit}." if limit else text
 
 
 def assumptions(findings: Findings, behind: str) -> Terms:
@@ -158,8 +156,8 @@ def assumptions(findings: Findings, behind: str) -> Terms:
         ("Similar people", f"Distance at most δ = {parameter(certificate.delta)} by this metric: "
          f"{certificate.problem.metric.describe()}{fitted}."),
         ("Possible people", DOMAINS[certificate.problem.domain.kind]),
-        ("Nearby populations", _nearby(certificate)),
-        ("Method", f"Bounds of the tier “{certificate.tier}”, and duality over all nearby populations at once; a "
+        certificate.shift.assumption(),
+        ("Method", f"Bounds of the tier “{certificate.tier}”, and duality over all {_covered(certificate)} at once; a "
          "failed search proves nothing and is not used as if it did."),
         ("People behind the sample", behind),
     ]  # fmt: skip
@@ -170,6 +168,9 @@ def not_proved(findings: Findings, similar: Similar, behind: str) -> Terms:
     certificate = findings.certificate
     fixed = f" People who differ in {listed(list(similar.fixed))} are never compared." if similar.fixed else ""
     outside = [shift.name for shift in findings.shifts if shift.distance.lower > certificate.gamma]
+    elsewhere = "of them only what is said of nearby populations as a whole holds"
+    if certificate.shift.ground_cost is None:
+        elsewhere = "of them nothing is said"
     beyond = f" Already outside: {listed(outside)}." if outside else ""
     score = findings.scores.get("accuracy")
     accuracy = "" if score is None else f" Its accuracy on these people, {score:.3f}, was observed."
@@ -177,8 +178,7 @@ def not_proved(findings: Findings, similar: Similar, behind: str) -> Terms:
         ("Only these similar people", f"Nothing is said about pairs that the metric does not call similar.{fixed}"),
         ("The metric is a choice", "Who counts as similar was decided by people, in the schema and the metric. "
          "Another choice gives other numbers, and no proof can say that this one is right."),
-        ("Only shifts within γ", "Populations further away than γ, in the ground cost above, may be treated worse."
-         f"{beyond}" if certificate.gamma > 0 else "Only these very people were judged, no other population."),
+        certificate.shift.limit(beyond),
         ("An average, not everybody", "ε is compared with a mean. Single people can be treated much more unequally; "
          "their own bounds are given below."),
         ("The gap", "Between what was proved and what was found the truth is unknown."),
@@ -193,24 +193,14 @@ def not_proved(findings: Findings, similar: Similar, behind: str) -> Terms:
         terms.insert(3, ("Not everybody they stand for", behind))
     who = findings.people.selection
     if who.how != "all" or who.part != "all" or who.excluded:
-        looked = "Nobody in the other rows was looked at: of them only what is said of nearby populations as a whole"
-        terms.insert(0, ("Only these rows of the table", f"Audited were {who.words()}. {looked} holds."))
+        looked = f"Nobody in the other rows was looked at: {elsewhere}"
+        terms.insert(0, ("Only these rows of the table", f"Audited were {who.words()}. {looked}."))
     return terms
 
 
-def plain_order(ground: Metric) -> float | None:
-    """Return the order of a plain ℓp distance in the schema's coordinates; None for every other cost."""
-    return ground.order if isinstance(ground, WeightedLp) and bool((ground.weights == 1).all()) else None
-
-
-def cost_name(certificate: Certificate) -> str:
-    """Return the ground cost in words."""
-    order = plain_order(certificate.ground)
-    return (
-        certificate.ground.describe()
-        if order is None
-        else f"the ℓ{parameter(order)} distance in the schema’s coordinates"
-    )
+def _covered(certificate: Certificate) -> str:
+    """Return what duality covers."""
+    return "parts" if certificate.shift.ground_cost is None else "nearby populations"
 
 
 def _outputs(findings: Findings) -> str:
@@ -220,23 +210,6 @@ def _outputs(findings: Findings) -> str:
     independent = "independent " if findings.network.head == "sigmoid" and findings.network.classes > 1 else ""
     assumed = ": a softmax of its raw outputs, which was assumed, as nothing in the file says it"
     return f"giving {independent}probabilities of {count} classes{assumed if findings.network.assumed_head else ''}"
-
-
-def _nearby(certificate: Certificate) -> str:
-    gamma, order = parameter(certificate.gamma), parameter(certificate.order)
-    if certificate.gamma == 0:
-        return "None: γ = 0, only these very people."
-    how = (
-        "everybody may change by at most γ"
-        if math.isinf(certificate.order)
-        else "on average people change by at most γ, some far and some not at all"
-        if certificate.order == 1
-        else f"the mean of the changes to the power {order} is at most γ to the power {order}"
-    )
-    return (
-        f"Every population within γ = {gamma} in the Wasserstein distance of order {order}: {how}, where a change is "
-        f"measured by {cost_name(certificate)}."
-    )
 
 
 def population_statement(certificate: Certificate, upper: str) -> str:

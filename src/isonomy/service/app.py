@@ -216,20 +216,18 @@ class Service:
     def certificate(self) -> dict[str, Any]:
         """Return the claims of the certificate and their terms."""
         served, outcome = self.served, self.certifier.problem.outcome
-        widest = 2 * served.gamma if served.gamma > 0 else 1.0
-        gammas = [widest * step / 20 for step in range(21)]
-        names = (
-            "statement", "delta", "gamma", "epsilon", "upper", "lower", "confidence", "verdict", "printed", "observed",
-        )  # fmt: skip
+        sizes = served.shift.sizes()
+        names = ("statement", "epsilon", "upper", "lower", "confidence", "verdict", "printed", "observed")
         return {
             "certificate": served.identity,
             **{name: getattr(served, name) for name in names},
-            "order": served.order if served.order < float("inf") else None,
+            "delta": served.problem.delta,
+            **served.numbers,
             "schema": served.schema.name,
             "outcome": {name: getattr(outcome, name) for name in ("classes", "favourable", "threshold")},
             "decided": rule(outcome),
             "people": None if served.people is None else len(served.people),
-            "curve": {"gamma": gammas, "upper": [float(value) for value in served.curve(gammas)]},
+            "curve": {served.shift.size_name: sizes, "upper": [float(value) for value in served.curve(sizes)]},
         }
 
 

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from isonomy.arithmetic import at_least, at_most, decimals_of_bound, parameter, weighted
+from isonomy.arithmetic import at_least, at_most, decimals_of_bound, weighted
 from isonomy.attacks import AttackBudget
 from isonomy.certificates.certificate import Certificate, Verdict, headline, judge
 from isonomy.certificates.local import Arithmetic, Bounds
-from isonomy.certificates.transport import Transport
 from isonomy.errors import DataError, FileError
 from isonomy.fairness import scores
 from isonomy.files import file_hash
@@ -75,14 +74,13 @@ class Served(Reference):
     def of_record(cls, record: Record) -> Served:
         """Serve a certificate read from its files, unless these contradict one another."""
         with readable(record.path):
-            upper = _checked(record, record.dual.bound(record.gamma).upper)
+            upper = _checked(record, record.dual.bound(record.shift.size).upper)
             _refute(record)
             who = f"the {len(record.weights):,} audited individuals{weighted(record.weights)}"
             lower = record.lower
-            within = f"within {parameter(record.gamma)} of {who}" if record.gamma else ""
             decimals = decimals_of_bound(upper, record.problem.model.head == "regression")
             statement = headline(
-                within, who, at_most(upper, decimals), at_least(lower, decimals) if lower > 0 else None
+                record.shift, who, at_most(upper, decimals), at_least(lower, decimals) if lower > 0 else None
             )
             return cls._of(record, record.schema, upper, record.people, statement, file_hash(record.path))
 
@@ -97,7 +95,7 @@ class Served(Reference):
         identity: str,
     ) -> Served:
         """Serve a result; without an epsilon of its own, a certificate promises what it proved."""
-        dual, names = result.dual, ("problem", "gamma", "order", "ground", "lower", "confidence", "arithmetic")
+        dual, names = result.dual, ("problem", "shift", "lower", "confidence", "arithmetic")
         served = cls(
             **{name: getattr(result, name) for name in names},
             schema=schema, epsilon=upper if result.epsilon is None else result.epsilon, upper=upper, people=people,
@@ -117,6 +115,13 @@ class Served(Reference):
         return {} if self.people is None else scores(self.problem.network, self.people)
 
     @property
+    def numbers(self) -> dict[str, Any]:
+        """Return the kind of the shift and its numbers by name; None where one is infinite, for which JSON has no
+        word."""
+        given = {"shift" if name == "kind" else name: value for name, value in self.shift.section().items()}
+        return {name: None if value == math.inf and name != "gamma" else value for name, value in given.items()}
+
+    @property
     def printed(self) -> dict[str, str]:
         """Return upper and lower bound with the decimals of every other output."""
         decimals = decimals_of_bound(self.upper, self.problem.model.head == "regression")
@@ -127,7 +132,7 @@ class Served(Reference):
         """Return the warning for a certificate that did not keep its own epsilon; "" for one that did."""
         if self.verdict == "violated":
             return (
-                f"The audit itself found a population within gamma with a mean violation of {self.printed['lower']}, "
+                f"The audit itself found a {self.shift.noun} with a mean violation of {self.printed['lower']}, "
                 f"above epsilon = {self.epsilon:g}: the certificate is violated, and vouches for nothing."
             )
         if self.verdict == "undecided":
@@ -154,7 +159,8 @@ def _checked(record: Record, proved: float) -> float:
         raise FileError(f"its 'lower' is {lower}, which must be a number from 0 to its 'upper', {upper}.")
     if not upper >= proved * (1 - ROUNDING):
         raise FileError(
-            f"its 'upper' is {upper}, but its evidence proves no less than {proved} at gamma = {record.gamma:g}."
+            f"its 'upper' is {upper}, but its evidence proves no less than {proved} of a "
+            f"{record.shift.words('the individuals')}."
         )
     verdict = None
     if epsilon is not None:
@@ -169,7 +175,7 @@ def _checked(record: Record, proved: float) -> float:
 def _refute(record: Record) -> None:
     """Refuse claims that the evidence itself contradicts: an edited delta or order, more often than not.
 
-    The people behind ``lower`` must have counterparts within delta, and attain it within gamma. A short search among
+    The people behind ``lower`` must have counterparts within delta, and attain it in the shift. A short search among
     some of the audited individuals, by the delta that is claimed, must not go beyond what the evidence says of them.
     """
     if record.people is None or record.points is None:  # redacted: there are no rows to search
@@ -178,7 +184,7 @@ def _refute(record: Record) -> None:
     distance = float(metric.distance(points.person, points.counterpart).max(initial=0.0))
     if not distance <= delta * (1 + ROUNDING):
         raise FileError(f"its 'delta' is {delta:g}, but counterparts in its evidence are {distance:g} apart.")
-    attained = points.mixture(record.weights, Transport(record.gamma, record.order)).value
+    attained = points.mixture(record.weights, record.shift).value
     if not record.lower <= attained * (1 + 1e-6):
         raise FileError(f"its 'lower' is {record.lower}, but the population in its evidence attains {attained}.")
     rows = np.unique(np.linspace(0, len(record.weights) - 1, SEARCHED).astype(np.int64))

@@ -78,7 +78,8 @@ class Watch:
             x, upper = self.monitor.people()
             if len(x):
                 groups = [asdict(group) for group in by_group(served.schema, x, upper, settings.smallest_group)]
-        claims = {"certificate": served.identity, "gamma": served.gamma, "epsilon": served.epsilon}
+        size = {served.shift.size_name: served.shift.size}
+        claims = {"certificate": served.identity, **size, "epsilon": served.epsilon}
         terms = {"confidence": settings.confidence, "guarantee": settings.guarantee, "arrived": self.monitor.arrived}
         return {**latest, **claims, **terms, "window": settings.window, "groups": groups}
 

@@ -22,8 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from isonomy.arithmetic import FloatArray
-from isonomy.certificates.transport import power
+from isonomy.arithmetic import FloatArray, power
 from isonomy.errors import ParameterError, template
 from isonomy.population import Domain
 from isonomy.similarity.ground import ground_metric, ground_root
