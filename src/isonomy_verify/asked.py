@@ -130,8 +130,8 @@ def weights(of: Array, column: str | None = None) -> str:
 
 
 def similar(question: Mapping[str, Any], metric: Form, shift: Shift, ground: Form | None) -> Lines:
-    """Who counts as similar, and which populations are meant; ``ground`` is what moving costs, None where nobody
-    moves."""
+    """Who counts as similar, and which populations are meant; ``ground`` is what moving costs, None where no
+    individual moves."""
     delta = written(float(question["delta"]))
     return {
         "similar": f"at most {delta} apart: {distance(metric)}; {question['domain']} domain",

@@ -174,7 +174,7 @@ class _Check:
         need(usable.all() and self.weights.any() and math.fsum(self.weights) >= 2.0**-500, "weights")
         self.profiles = profiles_of(record)
         need(len(self.profiles) == n, "profiles of other individuals")
-        need(self.shift.moves or not self.profiles.radius.any(), "a profile of people who move, where nobody does")
+        need(self.shift.moves or not self.profiles.radius.any(), "a profile of people who move, where none does")
         self.multiplier = _multiplier(self.claims)
         self.found = Verification({}, number(self.claims["upper"]), individuals=n)
         need(number(self.claims["lower"]) >= 0, "a lower bound below 0")
@@ -187,7 +187,7 @@ class _Check:
         space = domain_of(record.text(SCHEMA), "realizable")
         texts = (METRIC, GROUND) if self.shift.moves else (METRIC,)
         metric, *others = self.forms = [form_of(record.text(name, MATRICES), name, space) for name in texts]
-        self.ground = others[0] if others else None  # None: nobody moves
+        self.ground = others[0] if others else None  # None: no individual moves
         widths = {form.width for form in self.forms}
         need({*widths, self.domain.width} == {width}, "a metric or schema of other coordinates")
         branches = asked["max_branches"]

@@ -4,7 +4,7 @@ A shift is a set of populations around the individuals ``i`` with shares ``π_i 
 population of it has a mean violation above ``bound(multiplier, mean)``, ``mean`` that of the individuals' ``heights``.
 
 * :class:`Transport`: within a Wasserstein radius of the individuals (:mod:`isonomy_verify.dual`).
-* :class:`Part`: everybody drawn from a part of the individuals that holds at least the share ``q`` of them. Such a
+* :class:`Part`: drawn from a part of the individuals that holds at least the share ``q`` of them. Such a
   population is ``Q = Σ π_i s_i δ_i`` with ``0 ≤ s_i ≤ 1/q`` and ``Σ π_i s_i = 1``, so for **any** ``t ≥ 0``
 
       E_Q[v] = t + Σ π_i s_i (v_i − t)  ≤  t + (1/q) Σ π_i max(v_i − t, 0),
@@ -103,12 +103,12 @@ class Part:
 
     @property
     def plain(self) -> bool:
-        """Whether the part is everybody, so that no multiplier is needed."""
+        """Whether the part is all individuals, so that no multiplier is needed."""
         return self.at_least == 1
 
     def heights(self, cells: dual.Cells, multiplier: float | None) -> Array:
         """At least ``max(v_i − t, 0)`` (n,): ``up(fl(v − t)) > v − t``, and nothing is rounded for ``t = 0``."""
-        own, level = dual.heights(cells, 1.0, 0.0, None), self._level(multiplier)  # of everybody as they are
+        own, level = dual.heights(cells, 1.0, 0.0, None), self._level(multiplier)  # as they are
         return np.where(own > level, up(own - level), 0.0) if level else own
 
     def bound(self, multiplier: float | None, mean: float) -> float:
@@ -130,7 +130,7 @@ class Part:
             return mean if self.plain or mean == 0 else float(up(np.float64(mean) / self.at_least))
 
     def keeps(self, mass: Array, cost: Array, weight: int) -> bool:
-        """Whether masses (k,) are at most the share of all ``weight``, and nobody moves."""
+        """Whether masses (k,) are at most the share of all ``weight``, and none moves."""
         return bool((cost == 0).all()) and exact_sum(mass) <= Fraction(self.at_least) * weight
 
     def attained(self, mean: Fraction) -> Fraction:
@@ -145,7 +145,7 @@ class Part:
         """Which populations these are."""
         if self.plain:
             return "these individuals, and no other population"
-        return f"parts of these individuals that hold at least the share {written(self.at_least)} of them; nobody moves"
+        return f"parts of these individuals that hold at least the share {written(self.at_least)} of them; no one moves"
 
 
 Shift = Transport | Part

@@ -93,6 +93,7 @@ def test_the_curve_is_that_of_other_shares(chunk: int, tmp_path: Path) -> None:
     assert ordered["upper"].is_monotonic_decreasing and ordered["lower"].is_monotonic_decreasing
     whole = certify(network(), X, METRIC, 0.2, Part(1.0), **QUIET)
     assert whole.multiplier is None and whole.curve([0.3])["upper"][0] == pytest.approx(found.upper, rel=1e-12)
+    assert found.grid_error <= 1e-12
     assert whole.upper == pytest.approx(found.local.mean_upper) and whole.lower == pytest.approx(found.local.mean_lower)
     again = certify(network(), X, METRIC, 0.2, Part(0.3), chunk=chunk, work=tmp_path, **QUIET)
     assert again.computed == 0 and again.upper == found.upper

@@ -36,7 +36,7 @@ def test_it_is_accepted_and_both_sides_are_proved(part: Path) -> None:
     told = statuses(found)
     assert told["individuals"] == told["lower"] == told["anybody"] == "proved again" and "ground" not in told
     assert found.question["populations"] == (
-        "parts of these individuals that hold at least the share 0.3 of them; nobody moves"
+        "parts of these individuals that hold at least the share 0.3 of them; no one moves"
     )
 
 

@@ -26,16 +26,23 @@ class Part(Shift):
     """Every part of the individuals that holds at least the share ``at_least`` of them, by their weights.
 
     ``at_least`` is above 0 and at most 1, which is all of them. No individual moves. The worst mean violation is that
-    of the worst share of people (CVaR), the last of whom may count in part.
+    of the worst share of people (CVaR), the last one of which may count in part.
 
     A part takes the share ``a_i`` from 0 to 1 of individual ``i``: with ``π_i`` their shares of the weight and ``q =
-    at_least`` the largest mean is ``max Σ π_i a_i v_i / q`` with ``Σ π_i a_i <= q``. So everybody has two choices, in
+    at_least`` the largest mean is ``max Σ π_i a_i v_i / q`` with ``Σ π_i a_i <= q``. So each has two choices, in
     it at a cost of 1 with the value ``v_i``, or out of it for nothing, and ``q`` is the budget.
     """
 
     kind: ClassVar[str] = "part"
     noun: ClassVar[str] = "part"
+    covered: ClassVar[str] = "parts"
     size_name: ClassVar[str] = "at_least"
+    curve_words: ClassVar[tuple[str, str, str]] = (
+        "Parts of the population",
+        "Share of a part, at least",
+        "The certificate is about parts of these people, from all of them down to the share that was asked for; no "
+        "distance to other people is measured.",
+    )
     sample_refusal: ClassVar[str] = (
         "A certificate about parts of these individuals has no statement about the population behind them: ask for a "
         "shift with a gamma."
@@ -62,7 +69,7 @@ class Part(Shift):
 
     @property
     def free(self) -> bool:
-        """Return whether the only part is everybody."""
+        """Return whether the only part is all individuals."""
         return self.kernel.plain
 
     @property
@@ -84,11 +91,12 @@ class Part(Shift):
         return self.kernel.heights(cells, multiplier)
 
     def items(self, cells: dual.Cells) -> Items:
-        """Return everybody in the part, and everybody out of it."""
+        """Return two choices of each individual, in the part and out of it."""
         return _in_and_out(np.arange(len(cells.weights)), dual.heights(cells, 1.0, 0.0, None))
 
     def attainable(self, owner: NDArray[np.intp], cost: FloatArray, value: FloatArray) -> tuple[Items, float]:
-        """Return the points of cost 0 in the part, and everybody out of it; everybody fits into a share of 1."""
+        """Return the points of cost 0 in the part, and a choice of each individual out of it; a share of 1 holds all
+        of them."""
         out = np.unique(owner)
         inside = np.where(cost == 0, 0.0 if self.free else 1.0, math.inf)
         items = np.append(owner, out), np.append(inside, np.zeros(len(out))), np.append(value, np.zeros(len(out)))
@@ -99,7 +107,7 @@ class Part(Shift):
         return self.kernel.attained(mean)
 
     def masses(self, mixture: Mixture, weights: FloatArray, points: int) -> FloatArray:
-        """Return how much of everybody's weight is in the part, at their points (k,)."""
+        """Return how much of each individual's weight is in the part, at their points (k,)."""
         return mixture.masses(weights, points + len(weights))[:points]
 
     def completed(self, masses: FloatArray, owner: NDArray[np.int64], weights: FloatArray) -> tuple[FloatArray, float]:
@@ -107,7 +115,7 @@ class Part(Shift):
         are in it in part are taken whole, and then others join them, the first first."""
         masses = np.array(masses)
         share = self.at_least * math.fsum(weights.tolist())
-        missing = max(0.0, share * (1 - 1e-12) - math.fsum(masses.tolist()))  # nobody joins for a rounding error
+        missing = max(0.0, share * (1 - 1e-12) - math.fsum(masses.tolist()))  # none joins for a rounding error
         held = np.bincount(owner, masses, minlength=len(weights))
         first = np.unique(owner, return_index=True)[1]
         first = first[np.argsort(held[owner[first]] == 0, kind="stable")]
@@ -121,7 +129,7 @@ class Part(Shift):
         return type(self)(size)
 
     def sizes(self) -> list[float]:
-        """Return at most five shares, the largest first: everybody, larger parts, its own, half of that."""
+        """Return at most five shares, the largest first: all, larger parts, its own, half of that."""
         half = float(f"{self.at_least / 2:.6g}")
         return sorted({1.0, 0.5, 0.2, self.at_least, *([half] if half > 0 else [])}, reverse=True)
 
@@ -140,7 +148,7 @@ class Part(Shift):
 
     @property
     def alone(self) -> bool:
-        """Return whether the only part is everybody."""
+        """Return whether the only part is all individuals."""
         return self.free
 
     def words(self, who: str) -> str:
@@ -167,7 +175,7 @@ class Part(Shift):
             return "Parts of the population", "None: only all of these people together."
         return "Parts of the population", (
             f"Every part of these people that holds at least {share(self.at_least)} of them, by their weights, however "
-            "it is chosen; a person may count in part. Nobody changes."
+            "it is chosen; a person may count in part. No person changes."
         )
 
     def limit(self, outside: str) -> tuple[str, str]:
@@ -182,6 +190,6 @@ class Part(Shift):
 
 
 def _in_and_out(owner: NDArray[np.intp], value: FloatArray) -> Items:
-    """Return two choices of everybody: the value at a cost of 1, and nothing for nothing."""
+    """Return two choices of each individual: the value at a cost of 1, and nothing for nothing."""
     none = np.zeros(len(owner))
     return np.tile(owner, 2), np.append(none + 1.0, none), np.append(value, none)

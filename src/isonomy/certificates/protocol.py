@@ -150,8 +150,18 @@ class Shift(ABC):
     noun: ClassVar[str] = "population"
     """One of its populations, in a word."""
 
+    covered: ClassVar[str] = "populations of the shift"
+    """All of its populations, in a few words."""
+
     size_name: ClassVar[str] = "size"
     """The name of :attr:`size`: a column of curves."""
+
+    curve_words: ClassVar[tuple[str, str, str]] = (
+        "Other sizes of the shift",
+        "Size",
+        "The certificate is about this shift; no distance to other people is measured.",
+    )
+    """A report's heading over the curve, the head of its sizes, and what the curve is about."""
 
     sample_refusal: ClassVar[str] = ""
     """Why nothing can be said about the population behind a sample; "" where something can."""
@@ -316,6 +326,11 @@ class Shift(ABC):
     def assumption(self) -> tuple[str, str]:
         """Return which populations the proof covers: a name and a statement."""
         return "Populations", f"Those in the shift {self!r}."
+
+    @property
+    def elsewhere(self) -> str:
+        """Return what is said of rows of the table that were not audited."""
+        return "of them nothing is said"
 
     def limit(self, outside: str) -> tuple[str, str]:
         """Return what is not proved of other populations; ``outside`` names those that are known not to be covered."""

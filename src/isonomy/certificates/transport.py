@@ -39,6 +39,7 @@ class Transport(Shift):
     """
 
     kind: ClassVar[str] = "transport"
+    covered: ClassVar[str] = "nearby populations"
     size_name: ClassVar[str] = "gamma"
 
     gamma: float = 0.0
@@ -200,6 +201,11 @@ class Transport(Shift):
             f"Every population within γ = {parameter(self.gamma)} in the Wasserstein distance of order {order}: {how}, "
             f"where a change is measured by {cost_name(self.metric)}."
         )
+
+    @property
+    def elsewhere(self) -> str:
+        """Return that rows count as populations alone."""
+        return "of them only what is said of nearby populations as a whole holds"
 
     def limit(self, outside: str) -> tuple[str, str]:
         """Return that populations beyond γ are not covered."""

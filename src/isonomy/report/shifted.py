@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, share
+from isonomy.arithmetic import FloatArray
 from isonomy.certificates.certificate import Certificate
+from isonomy.certificates.protocol import Shift
 from isonomy.certificates.transport import plain_order
 from isonomy.population.feature import Feature
 from isonomy.report.findings import Findings, role_of
@@ -24,11 +25,6 @@ MANY_POINTS = 400_000
 """Attainable points from which on the curve has fewer places, as each needs a new allocation of the budget."""
 
 
-WORST_PARTS = (
-    "The certificate is about parts of these people, from everybody down to the share that was asked for; no distance "
-    "to other people is measured."
-)
-
 Change = tuple[float, tuple[str, ...]]
 """The size of a change in coordinates, and its row: what, observed, worst case, change."""
 
@@ -37,9 +33,9 @@ Side = tuple[FloatArray, FloatArray]
 
 
 def shift(findings: Findings, rounded: Rounded) -> Section:
-    """Tabulate the bounds over γ, and the observed shifts; or the bounds of the worst part over its share."""
+    """Tabulate the bounds over γ, and the observed shifts; of a shift without moves the bounds over its size."""
     if findings.certificate.shift.ground_cost is None:
-        return _parts(findings, rounded)
+        return _sizes(findings, rounded)
     certificate, places, measured, lanes = findings.certificate, curve(findings), [], []
     gamma = certificate.gamma
     rows = [
@@ -67,28 +63,36 @@ def shift(findings: Findings, rounded: Rounded) -> Section:
     return Section("shift", (), none, (bounds, others), drawn=drawn)
 
 
-def _parts(findings: Findings, rounded: Rounded) -> Section:
-    """Tabulate the bounds over the share of a part, the largest first; no distance is measured."""
-    certificate = findings.certificate
-    sizes, own = certificate.shift.sizes(), certificate.shift.size
+def _sizes(findings: Findings, rounded: Rounded) -> Section:
+    """Tabulate the bounds over sizes of a shift in which no individual moves, populations becoming more; if redacted,
+    small parts of the people are left out. No distance is measured."""
+    certificate, own = findings.certificate, findings.certificate.shift
+    title, head, about = own.curve_words
+    sizes = [size for size in own.sizes() if not findings.redacted or own.size == size
+             or size * len(findings.people) >= SMALLEST]  # fmt: skip
     bounds = certificate.curve(sizes)
-    # A bound of smaller parts holds for larger ones, and what a larger part reaches a smaller one does too.
+    # A bound of more populations holds for fewer, and what fewer of them reach more do too.
     lower = np.maximum.accumulate(bounds["lower"].to_numpy())
     upper = np.minimum.accumulate(bounds["upper"].to_numpy()[::-1])[::-1]
-    place = next((number for number, size in enumerate(sizes) if size == own), None)
+    place = sizes.index(own.size) if own.size in sizes else None
     if place is not None:
         lower[place], upper[place] = findings.claimed
         upper = np.maximum.accumulate(upper)
     rows = [
-        (share(size), rounded.attained("curve.lower", "Found, at least", low),
+        (_printed(own.resized(size)), rounded.attained("curve.lower", "Found, at least", low),
          rounded.proved("curve.upper", "Proved, at most", high))
         for size, low, high in zip(sizes, lower.tolist(), upper.tolist(), strict=True)
     ]  # fmt: skip
-    shown = table("curve-table", "Mean violation of the worst part", "Share of a part, at least#", "Found: at least#",
-                  "Proved: at most#", rows=rows, marked=place)  # fmt: skip
-    none = table("shifts", "Observed shifts", "Population", rows=[])
+    shown = table("curve-table", own.mean_words, f"{head}#", "Found: at least#", "Proved: at most#", rows=rows,
+                  marked=place)  # fmt: skip
     drawn = {"places": (), "lanes": (), "gamma": None, "epsilon": certificate.epsilon}
-    return Section("shift", (), (WORST_PARTS,), (shown, none), drawn=drawn)
+    return Section("shift", (), (about, title), (shown, table("shifts", "", "", rows=[])), drawn=drawn)
+
+
+def _printed(shift: Shift) -> str:
+    """Return the size of a shift, as its terms have it."""
+    value, printed = next((value, text) for code, _, value, text in shift.terms() if code == shift.size_name)
+    return parameter(value) if printed is None else printed
 
 
 def curve(findings: Findings) -> list[tuple[float, float, float]]:
@@ -146,7 +150,8 @@ def worst_population(findings: Findings, lower: str) -> Section:
     if findings.redacted and len(people) < SMALLEST:
         return Section("worst", (), (f"Not shown, to protect fewer than {SMALLEST} people.",))
     if findings.redacted and own.ground_cost is None:
-        return Section("worst", (), ("Left out: this report is redacted, and the worst part may be a few people.",))
+        few = f"Left out: this report is redacted, and the worst {own.noun} may be a few people."
+        return Section("worst", (), (few,))
     worst = certificate.worst_case
     weights = people.weights / people.weights.sum(), worst.masses / worst.masses.sum()
     rows, unchanged, left_out = [], [], 0
@@ -169,8 +174,8 @@ def worst_population(findings: Findings, lower: str) -> Section:
             why = "no search was made for a change that makes the average worse"
         return Section("worst", (), (f"It is the observed population itself: {why}.",))
     how = (
-        f"The part that reaches {lower} holds {percent(worst.total / people.weights.sum())} of these people. This is "
-        "how it differs from all of them. It is the worst that was found, not the worst there is."
+        f"The {own.noun} that reaches {lower} holds {percent(worst.total / people.weights.sum())} of these people. "
+        "This is how it differs from all of them. It is the worst that was found, not the worst there is."
     )
     if own.ground_cost is not None:
         moved = float(worst.masses[worst.points.cost > 0].sum() / worst.masses.sum())

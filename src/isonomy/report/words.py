@@ -157,8 +157,8 @@ def assumptions(findings: Findings, behind: str) -> Terms:
          f"{certificate.problem.metric.describe()}{fitted}."),
         ("Possible people", DOMAINS[certificate.problem.domain.kind]),
         certificate.shift.assumption(),
-        ("Method", f"Bounds of the tier “{certificate.tier}”, and duality over all {_covered(certificate)} at once; a "
-         "failed search proves nothing and is not used as if it did."),
+        ("Method", f"Bounds of the tier “{certificate.tier}”, and duality over all {certificate.shift.covered} at "
+         "once; a failed search proves nothing and is not used as if it did."),
         ("People behind the sample", behind),
     ]  # fmt: skip
 
@@ -168,9 +168,6 @@ def not_proved(findings: Findings, similar: Similar, behind: str) -> Terms:
     certificate = findings.certificate
     fixed = f" People who differ in {listed(list(similar.fixed))} are never compared." if similar.fixed else ""
     outside = [shift.name for shift in findings.shifts if shift.distance.lower > certificate.gamma]
-    elsewhere = "of them only what is said of nearby populations as a whole holds"
-    if certificate.shift.ground_cost is None:
-        elsewhere = "of them nothing is said"
     beyond = f" Already outside: {listed(outside)}." if outside else ""
     score = findings.scores.get("accuracy")
     accuracy = "" if score is None else f" Its accuracy on these people, {score:.3f}, was observed."
@@ -193,14 +190,9 @@ def not_proved(findings: Findings, similar: Similar, behind: str) -> Terms:
         terms.insert(3, ("Not everybody they stand for", behind))
     who = findings.people.selection
     if who.how != "all" or who.part != "all" or who.excluded:
-        looked = f"Nobody in the other rows was looked at: {elsewhere}"
+        looked = f"Nobody in the other rows was looked at: {certificate.shift.elsewhere}"
         terms.insert(0, ("Only these rows of the table", f"Audited were {who.words()}. {looked}."))
     return terms
-
-
-def _covered(certificate: Certificate) -> str:
-    """Return what duality covers."""
-    return "parts" if certificate.shift.ground_cost is None else "nearby populations"
 
 
 def _outputs(findings: Findings) -> str:

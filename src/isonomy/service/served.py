@@ -119,7 +119,7 @@ class Served(Reference):
         """Return the kind of the shift and its numbers by name; None where one is infinite, for which JSON has no
         word."""
         given = {"shift" if name == "kind" else name: value for name, value in self.shift.section().items()}
-        return {name: None if value == math.inf and name != "gamma" else value for name, value in given.items()}
+        return {name: None if value == math.inf else value for name, value in given.items()}
 
     @property
     def printed(self) -> dict[str, str]:
