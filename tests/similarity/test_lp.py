@@ -34,6 +34,18 @@ class TestWeightedLp(MetricContract):
         return TestWeightedLp.exact(metric, x, y) if metric.order == math.inf else mpf(0)
 
 
+@pytest.mark.parametrize(("order", "expected"), [(1, 11.0), (2, 5.0), (math.inf, 8.0)])
+def test_is_the_distance_of_the_definition(order: float, expected: float) -> None:
+    assert WeightedLp([1, 0, 4], order).distance([0, 0, 0], [3, 9, 2]) == expected
+
+
+def test_half_width_has_the_inverse_power_of_the_weight() -> None:
+    for order in (1, 2):
+        reach = 0.5 * 4.0 ** (-1 / order)
+        assert WeightedLp([4.0], order).distance([0], [reach]) == 0.5
+    assert WeightedLp([4.0], math.inf).box([0.0], 0.5)[1] == pytest.approx(0.125)
+
+
 def test_fit_weighs_by_the_strongest_correlation_and_frees_protected_coordinates() -> None:
     population = people()
     metric = WeightedLp.fit(population, order=1, cap=50.0)
