@@ -20,8 +20,8 @@ import pytest
 from tests.auditing.streamed import plan, same, words, write_files
 from tests.written import change, predicate_of
 
-from isonomy.certificates.local import Bounds
 from isonomy.parallel import set_workers
+from isonomy_verify.local import LocalBounds
 
 from .conftest import Run
 
@@ -250,11 +250,11 @@ def test_a_contradiction_is_written_beside_the_result_and_never_redacted(
     folder: Path, tmp_path: Path, answered: Answered, monkeypatch: pytest.MonkeyPatch, threads: int
 ) -> None:
     """Work is done by other threads, which have to be told as well; and the next run is not in the file's way."""
-    honest = Bounds._violation
+    honest = LocalBounds._violation
     for redact in (True, False):
         asked = plan(folder, out=str(tmp_path / "out"), no_search=False, redact=redact)
         with monkeypatch.context() as lie:
-            lie.setattr(Bounds, "_violation", lambda *given: honest(*given) / 1e3)
+            lie.setattr(LocalBounds, "_violation", lambda *given: honest(*given) / 1e3)
             set_workers(threads)
             try:
                 status, said = answered(*words(asked))

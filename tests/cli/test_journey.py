@@ -19,9 +19,9 @@ import pytest
 
 from isonomy.auditing import Plan
 from isonomy.auditing.output import locked, open_work, replace_directory
-from isonomy.certificates.local import Bounds
 from isonomy.networks import load_network
 from isonomy.population import Population, Schema
+from isonomy_verify.local import LocalBounds
 
 QUICK = ("--limit", "12", "--gamma", "0")
 
@@ -99,8 +99,8 @@ def test_the_verdict_is_the_exit_status(plan: str, answered: Callable[..., Any])
 
 
 def test_a_contradiction_is_four(plan: str, answered: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Bounds._violation
-    monkeypatch.setattr(Bounds, "_violation", lambda *given: honest(*given) / 1e3)
+    honest = LocalBounds._violation
+    monkeypatch.setattr(LocalBounds, "_violation", lambda *given: honest(*given) / 1e3)
     before = set(Path().iterdir())
     status, told = answered("audit", plan, *QUICK, "--epsilon", "1", "--redact")
     assert (

@@ -36,7 +36,7 @@ def test_an_audit_is_asked_about_the_class_that_is_named(plan: str, run: Run, an
     record, plain = read(Path("asked")), read(Path("plain"))
     assert (record.problem.outcome.favourable, record.problem.outcome.threshold) == (("no",), 0.3)
     assert record.schema.label == record.problem.outcome and record.problem.schema == record.schema
-    assert plain.outcome.favourable == () and plain.outcome.threshold is None
+    assert plain.problem.outcome.favourable == () and plain.problem.outcome.threshold is None
     status, found = answered("verify", Path("asked") / "certificate.json")
     assert status == 0 and 'favourable "no"' in found["question"]["outcome"]
     assert "threshold 0.3" in found["question"]["outcome"]

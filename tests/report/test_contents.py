@@ -32,8 +32,9 @@ def test_drivers_of_a_linear_network_are_its_weights() -> None:
     width = findings.people.schema.width
     weights = np.random.default_rng(3).normal(size=(1, width))
     linear = Network.from_layers([weights], [np.zeros(1)], head="regression")
-    question = dataclasses.replace(findings.certificate.problem, model=linear)
-    certificate = dataclasses.replace(findings.certificate, question=question)
+    problem = dataclasses.replace(findings.certificate.problem, model=linear)
+    local = dataclasses.replace(findings.certificate.local, problem=problem)
+    certificate = dataclasses.replace(findings.certificate, local=local)
     found = drivers(dataclasses.replace(findings, certificate=certificate), Rounded(4))
     witnesses = findings.certificate.local.witnesses
     moves = witnesses.counterpart - witnesses.individual

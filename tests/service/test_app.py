@@ -38,9 +38,7 @@ def test_a_batch_gets_what_the_library_proves(client: TestClient) -> None:
     assert answer.status_code == 200
     document = answer.json()
     here = served()
-    expected = isonomy.certify_local(
-        here.network, population(people), here.metric, here.delta, tier="interval", attack=False, progress=None
-    )
+    expected = isonomy.certify_local(here.problem, population(people), tier="interval", attack=False, progress=None)
     found = document["predictions"]
     assert [row["upper"] for row in found] == expected.upper.tolist()
     assert [row["outputs"] for row in found] == expected.prediction.tolist()
@@ -55,7 +53,7 @@ def test_one_individual_with_the_worst_counterpart(client: TestClient) -> None:
     answer = client.post("/v1/predictions", json={"individual": GOOD, "counterpart": True, "budget_ms": 5000})
     row = answer.json()["predictions"][0]
     here = served()
-    expected = isonomy.certify_local(here.network, population([GOOD]), here.metric, here.delta, progress=None)
+    expected = isonomy.certify_local(here.problem, population([GOOD]), progress=None)
     assert row["lower"] == expected.lower[0] <= row["upper"]
     other = row["counterpart"]
     assert set(other) == set(GOOD)

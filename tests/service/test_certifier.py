@@ -23,6 +23,7 @@ from isonomy.service import Served, Settings, create_app
 from isonomy.service import certifier as certifier_module
 from isonomy.service.certifier import PIECE, Certifier, _Pace
 from isonomy.service.served import placeholder
+from isonomy_verify.local import LocalBounds
 
 from .example import SCHEMA, network, population, rows, served, served_with
 
@@ -121,8 +122,8 @@ def test_a_contradiction_is_answered_by_no_verdict(tmp_path: Path, monkeypatch: 
     with TestClient(create_app(served(), settings)) as client:
         body = {"individuals": rows(5, seed=5), "counterpart": True}
         assert client.post("/v1/predictions", json=body).status_code == 200
-        honest = Bounds._violation
-        monkeypatch.setattr(Bounds, "_violation", lambda *given: honest(*given) / 1e3)
+        honest = LocalBounds._violation
+        monkeypatch.setattr(LocalBounds, "_violation", lambda *given: honest(*given) / 1e3)
         found = client.post("/v1/predictions", json=body)
         assert found.status_code == 500
         said = found.json()["detail"]
@@ -221,7 +222,7 @@ def test_a_number_instead_of_a_class() -> None:
     here = replace(served_with(model=line, outcome=NO_OUTCOME), epsilon=0.5)
     people = population(rows(20, seed=5))
     found = Certifier(here)(np.array(people.x), seconds=60.0)
-    expected = isonomy.certify_local(line, people, here.metric, here.delta, tier="interval", progress=None)
+    expected = isonomy.certify_local(here.problem, people, tier="interval", progress=None)
     assert found.predictions == line(people.x)[:, 0].tolist()
     assert set(found.decision) == {"none"}
     assert (found.upper <= expected.upper).all() and Certifier(here).head.largest == np.inf
