@@ -69,7 +69,9 @@ def test_it_is_verified_compared_and_explained(audit: Path, capsys: pytest.Captu
 
 def test_a_redacted_report_shows_no_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", "--part", "0.2", "--limit", "25", "--redact", "--out", str(tmp_path / "a")]) == 0
-    assert "the worst part may be a few people" in page(tmp_path / "a" / "report.html")
+    shown = page(tmp_path / "a" / "report.html")
+    assert "the worst part may be a few people" in shown
+    assert " 50 % " in shown and " 20 % " in shown and " 10 % " not in shown  # five people were asked for, not two
     capsys.readouterr()
 
 

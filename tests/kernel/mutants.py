@@ -55,7 +55,7 @@ PACKAGE = ROOT / "src" / "isonomy_verify"
 MODULES = (
     "arithmetic", "activations", "network", "regions", "majorant", "prepared", "lines", "runs", "sweep", "tiers",
     "branching", "cutting", "heads", "joint", "differences", "dual", "domain", "forms", "branches", "similar", "sets",
-    "reach", "local", "decisions",
+    "reach", "local", "decisions", "shifts",
 )  # fmt: skip
 
 HINTS = {
