@@ -30,7 +30,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "regression": {"head": "regression", "epsilon": None},
     "redacted": {"redacted": True},
     "no shift": {"gamma": 0.0, "shifts": ()},
-    "no search": {"attack": False, "group": None, "accuracy": None},
+    "no search": {"attack": False, "group": None, "scores": {}},
     "far": {"order": math.inf, "ground": "l1", "domain": "relaxed", "confidence": 0.9},
     "wild": {"metric": SOFT, "delta": 0.2, "domain": "unbounded", "arithmetic": "float32"},
 }
