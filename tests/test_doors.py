@@ -22,9 +22,10 @@ from sklearn.linear_model import LogisticRegression
 import isonomy
 from isonomy import AttackBudget, Domain, FairClassifier, Mahalanobis, Network, Population, Schema, WeightedLp
 from isonomy.errors import IsonomyError, MetricError
+from isonomy.fairness import Bootstrap
 from isonomy.population import Feature
 from isonomy.population.feature import Label
-from isonomy.training import FairRegressor
+from isonomy.training import FairRegressor, FineTuning
 
 RNG = np.random.default_rng(0)
 WEIGHTS = [RNG.normal(size=(3, 2)), RNG.normal(size=(2, 3))]
@@ -65,11 +66,13 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "wasserstein": (isonomy.wasserstein, {"one": X, "other": X + 0.1}),
     "group_fairness": (
         isonomy.group_fairness,
-        {"model": NETWORK, "people": PEOPLE, "resamples": 200, "by": ["b"], "favourable": "1"},
+        {"model": NETWORK, "people": PEOPLE, "bootstrap": Bootstrap(200), "by": ["b"], "favourable": "1"},
     ),
+    "Bootstrap": (Bootstrap, {}),
     "FairClassifier": (trained(FairClassifier), {}),
     "FairRegressor": (trained(FairRegressor), {}),
     "repair": (isonomy.repair, {"model": NETWORK, "people": PEOPLE, "epsilon": 0.9, "progress": None}),
+    "FineTuning": (FineTuning, {}),
     "load_network": (isonomy.load_network, {"path": "nowhere.onnx"}),
     "load_metric": (isonomy.load_metric, {"path": "nowhere.toml"}),
     "load_population": (isonomy.load_population, {"name": "german"}),
@@ -143,9 +146,9 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "people": [X, None, "german"], "threshold": ["0.5", 0.0, 1.0, math.nan, True, 1j],
         "by": ["b", 5, [], ["nobody"]],
         "bins": [5, {"nobody": [0.5]}, {"b": [2.0, 1.0]}], "certificate": [5, "certified"],
-        "smallest": [*NO_COUNT, 0], "confidence": SHARES, "resamples": [*NO_COUNT, 0, 5], "seed": NO_COUNT,
-        "favourable": ["splendid", 5],
+        "smallest": [*NO_COUNT, 0], "bootstrap": [0, 200, "thrice"], "favourable": ["splendid", 5],
     },
+    "Bootstrap": {"confidence": SHARES, "resamples": [*NO_COUNT, 0, 5], "seed": NO_COUNT},
     "FairClassifier": {
         "method": ["adam", 5, None], "delta": [*NO_SIZE, math.inf], "gamma": [*NO_NUMBER, math.inf],
         "alpha": [*NO_NUMBER, math.inf], "hidden": [5, "256", (0,), (-1,), (1.5,)], "metric": NO_METRIC[:2],
@@ -159,10 +162,13 @@ WRONG: dict[str, dict[str, list[Any]]] = {
     "FairRegressor": {"delta": [*NO_SIZE, math.inf], "hidden": [5, (0,)], "progress": [5]},
     "repair": {
         "model": NO_NETWORK, "people": [X, None, "german"], "epsilon": [*NO_NUMBER, 0, math.inf],
-        "metric": NO_METRIC[:2], "delta": [*NO_SIZE, math.inf], "gamma": [*NO_NUMBER, math.inf],
-        "order": [0.5, math.nan, "1", None], "ground": ["nonsense", 5], "tier": ["loose", 5, None],
-        "rounds": [*NO_COUNT, 0], "epochs": [*NO_COUNT, 0],
-        "batch_size": [*NO_COUNT, 0], "learning_rate": NO_NUMBER, "random_state": NO_COUNT,
+        "metric": NO_METRIC[:2], "delta": [*NO_SIZE, math.inf], "tier": ["loose", 5, None],
+        "shift": [0, 0.1, "far", isonomy.Transport(math.inf)], "tuning": [0, 8, {"rounds": 8}],
+    },
+    "FineTuning": {
+        "rounds": [*NO_COUNT, 0], "epochs": [*NO_COUNT, 0], "alpha": [*NO_NUMBER, math.inf],
+        "growth": [*NO_NUMBER, math.inf], "batch_size": [*NO_COUNT, 0], "learning_rate": NO_NUMBER,
+        "random_state": NO_COUNT,
     },
     "load_network": {
         "path": [5, None, torch.nn.Linear(2, 2), LogisticRegression(), b"model.onnx"], "schema": ["schema.toml", 5],

@@ -137,8 +137,8 @@ def group_fairness(
 
     Groups without a rate (no favourable outcome, say) are left out of the comparison, which the note says.
     """
+    instance("bootstrap", bootstrap, Bootstrap | None, "None or a Bootstrap, such as Bootstrap(resamples=1000)")
     bootstrap = bootstrap or Bootstrap()
-    instance("bootstrap", bootstrap, Bootstrap, "None or a Bootstrap, such as Bootstrap(resamples=1000)")
     whole("smallest", smallest, 1)
     instance("people", people, Population, "a Population")
     instance("certificate", certificate, LocalCertificate | None, "None or what certify_local gives")

@@ -152,8 +152,9 @@ def repair(
     instance("tuning", tuning, FineTuning | None, "None or a FineTuning, such as FineTuning(rounds=4)")
     epsilon = number("epsilon", epsilon, "a finite number > 0", high=math.inf, strict=True)
     shift, tuning = shift or Transport(0.1), tuning or FineTuning()
-    for name, size in (("gamma", shift.gamma), *([] if delta is None else [("delta", delta)])):
-        number(name, size, "a finite number >= 0", high=FINITE)
+    number("shift", shift.gamma, "within a finite distance >= 0", high=FINITE)
+    if delta is not None:
+        number("delta", delta, "a finite number >= 0", high=FINITE)
     train = people.train if people.split == "all" else people
     judged = judged_on if judged_on is not None else people.test if people.split == "all" else people
     similarity = Counterparts.of(people.schema) if metric is None else metric
