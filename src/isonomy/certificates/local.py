@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray, at_least, at_most, decimals_of_bound, weighted
-from isonomy.attacks import Finds, attack_budget
+from isonomy.attacks import AttackBudget, Finds, attack_budget
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people
 from isonomy.certificates.network_tier import Bounds, chunk_rows
@@ -35,6 +35,7 @@ from isonomy.certificates.options import (
     options_of,
 )
 from isonomy.certificates.people import in_memory, pose
+from isonomy.certificates.protocol import Tier as TierBounds
 from isonomy.certificates.protocol import tier_for
 from isonomy.errors import ParameterError, template
 from isonomy.given import FINITE, choice, instance, number
@@ -42,7 +43,7 @@ from isonomy.parallel import in_parallel
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.population.outcome import rule
 from isonomy.problem import Model, Problem, unbounded
-from isonomy.progress import shown
+from isonomy.progress import Progress, shown
 from isonomy.search import checked_limits
 from isonomy.similarity.metric import Metric
 from isonomy_verify.arithmetic import mean_down, mean_up
@@ -207,22 +208,42 @@ def certify_local(
     instance("decide", decide, bool, "True or False")
     budget = attack_budget(search.attack)
     limits, began = checked_limits(search.time_limit, search.gap, epsilon, search.max_nodes), time.monotonic()
+    if tier == "paper":
+        _check_paper_domain(keywords.get("domain"))
     own = model.schema if isinstance(model, Problem) and hasattr(people, "columns") else keywords.get("schema")
     people = in_memory(people, own)
     problem = pose(model, people, metric, delta, keywords)
-    if tier == "paper":
-        problem = _on_paper(problem, keywords.get("domain"))
+    problem = _on_paper(problem) if tier == "paper" else problem
     x, weights = (people.x, people.weights) if isinstance(people, Population) else (people, np.ones(len(people)))
     problem.check(x)
     bounds = tier_for(problem, tier, arithmetic == "float32")
-    n = len(x)
-    upper, certified = np.empty(n), np.empty(n, dtype=bool)
     # Without a search each individual is its own counterpart, and the table need not be copied.
     searched = budget is not None or decide or tier == "exact"
-    lower, other = np.zeros(n), np.array(x) if searched else x
-    flips, flip_other = np.zeros(n, dtype=bool), np.array(x) if searched else x
+    with shown("Certifying", progress) as tick:
+        upper, certified, finds = _bound_blocks(bounds, x, budget, searched, tick)
+        if tier == "exact":
+            upper, settled = bounds.close_gaps(x, upper, finds, limits, began, tick)
+            certified |= settled
+        if decide and bounds.head.decides:
+            bounds.decide(x, certified, finds, search.max_nodes)
+    decision = np.where(certified, "certified", np.where(finds.flips, "flippable", "undecided"))
+    if not bounds.head.decides:
+        decision = np.full(len(x), "none")
+    witnesses = Witnesses(x, finds.counterpart, finds.lower, finds.flips, finds.flip_counterpart, problem)
+    prediction = problem.model(x) if predict else np.empty((len(x), 0))
+    return LocalCertificate(upper, finds.lower, witnesses, decision, prediction, weights, tier, arithmetic, problem)
+
+
+def _bound_blocks(
+    bounds: TierBounds, x: FloatArray, budget: AttackBudget | None, searched: bool, tick: Progress
+) -> tuple[FloatArray, NDArray[np.bool_], Finds]:
+    """Bound and attack individuals block by block; return upper bounds (n,), certified decisions (n,), and finds."""
+    n = len(x)
+    upper, certified = np.empty(n), np.empty(n, dtype=bool)
+    lower, flips = np.zeros(n), np.zeros(n, dtype=bool)
+    other, flip_other = (np.array(x), np.array(x)) if searched else (x, x)
     # With many regions per individual blocks are smaller, so that the bar moves and threads have enough to share.
-    many = problem.similarity.count(x) if n > SAMPLE else 1.0
+    many = bounds.problem.similarity.count(x) if n > SAMPLE else 1.0
     size = max(1, min(bounds.size, int(BLOCKS * bounds.size / many)))
 
     def work(start: int) -> tuple[FloatArray, NDArray[np.bool_], Finds | None]:
@@ -231,26 +252,14 @@ def certify_local(
         return known.upper, known.kept, None if budget is None else bounds.attack(some, budget, known)
 
     starts = range(0, n, size)
-    with shown("Certifying", progress) as tick:
-        for start, (bound, stays, some) in zip(starts, in_parallel(work, starts), strict=True):
-            rows = slice(start, min(start + size, n))
-            upper[rows], certified[rows] = bound, stays
-            if some is not None:
-                lower[rows], other[rows] = some.lower, some.counterpart
-                flips[rows], flip_other[rows] = some.flips, some.flip_counterpart
-            tick(rows.stop, n)
-        finds = Finds(lower, other, flips, flip_other)
-        if tier == "exact":
-            upper, settled = bounds.close_gaps(x, upper, finds, limits, began, tick)
-            certified |= settled
-        if decide and bounds.head.decides:
-            bounds.decide(x, certified, finds, search.max_nodes)
-    decision = np.where(certified, "certified", np.where(flips, "flippable", "undecided"))
-    if not bounds.head.decides:
-        decision = np.full(n, "none")
-    witnesses = Witnesses(x, other, lower, flips, flip_other, problem)
-    prediction = problem.model(x) if predict else np.empty((n, 0))
-    return LocalCertificate(upper, lower, witnesses, decision, prediction, weights, tier, arithmetic, problem)
+    for start, (bound, stays, some) in zip(starts, in_parallel(work, starts), strict=True):
+        rows = slice(start, min(start + size, n))
+        upper[rows], certified[rows] = bound, stays
+        if some is not None:
+            lower[rows], other[rows] = some.lower, some.counterpart
+            flips[rows], flip_other[rows] = some.flips, some.flip_counterpart
+        tick(rows.stop, n)
+    return upper, certified, Finds(lower, other, flips, flip_other)
 
 
 def verdicts(lower: FloatArray, upper: FloatArray, epsilon: float) -> NDArray[np.str_]:
@@ -258,11 +267,15 @@ def verdicts(lower: FloatArray, upper: FloatArray, epsilon: float) -> NDArray[np
     return np.where(lower > epsilon, "violated", np.where(upper <= epsilon, "certified", "undecided"))
 
 
-def _on_paper(problem: Problem, domain: Domain | DomainKind | None) -> Problem:
-    """Return the problem on the unbounded domain, the paper's only one; refuse another that was asked for."""
+def _check_paper_domain(domain: Domain | DomainKind | None) -> None:
+    """Refuse a domain other than the unbounded one, the paper's only one."""
     kind = domain.kind if isinstance(domain, Domain) else domain
     if kind not in (None, "unbounded"):
         raise ParameterError(template("domain", "left out, or unbounded, with tier='paper'", kind))
+
+
+def _on_paper(problem: Problem) -> Problem:
+    """Return the problem on the unbounded domain."""
     if problem.domain.kind == "unbounded":
         return problem
     space = unbounded(problem.domain.width) if problem.schema is None else problem.schema.domain("unbounded")
