@@ -49,7 +49,17 @@ from isonomy.similarity.metric import Metric
 from isonomy_verify.arithmetic import mean_down, mean_up
 from isonomy_verify.similar import SAMPLE
 
-__all__ = ["Arithmetic", "Bounds", "LocalCertificate", "Tier", "Witnesses", "certify_local", "chunk_rows", "verdicts"]
+__all__ = [
+    "Arithmetic",
+    "Bounds",
+    "LocalCertificate",
+    "Tier",
+    "Witnesses",
+    "certify_local",
+    "chunk_rows",
+    "decisions",
+    "verdicts",
+]
 
 BLOCKS = 4.0
 """Regions per individual from which on fewer individuals than ``Tier.size`` are bounded at a time."""
@@ -226,9 +236,7 @@ def certify_local(
             certified |= settled
         if decide and bounds.head.decides:
             bounds.decide(x, certified, finds, search.max_nodes)
-    decision = np.where(certified, "certified", np.where(finds.flips, "flippable", "undecided"))
-    if not bounds.head.decides:
-        decision = np.full(len(x), "none")
+    decision = decisions(certified, finds.flips, bounds.head.decides)
     witnesses = Witnesses(x, finds.counterpart, finds.lower, finds.flips, finds.flip_counterpart, problem)
     prediction = problem.model(x) if predict else np.empty((len(x), 0))
     return LocalCertificate(upper, finds.lower, witnesses, decision, prediction, weights, tier, arithmetic, problem)
@@ -260,6 +268,13 @@ def _bound_blocks(
             flips[rows], flip_other[rows] = some.flips, some.flip_counterpart
         tick(rows.stop, n)
     return upper, certified, Finds(lower, other, flips, flip_other)
+
+
+def decisions(certified: NDArray[np.bool_], flips: NDArray[np.bool_], decides: bool) -> NDArray[np.str_]:
+    """Return the decisions (n,): ``certified``, ``flippable`` or ``undecided``; ``none`` where a head decides nothing."""
+    if not decides:
+        return np.full(len(certified), "none")
+    return np.where(certified, "certified", np.where(flips, "flippable", "undecided"))
 
 
 def verdicts(lower: FloatArray, upper: FloatArray, epsilon: float) -> NDArray[np.str_]:

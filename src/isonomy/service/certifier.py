@@ -22,7 +22,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.attacks import AttackBudget, Finds, Known
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_people, counterexamples_saved_in
-from isonomy.certificates.local import Bounds, verdicts
+from isonomy.certificates.local import Bounds, decisions, verdicts
 from isonomy.errors import DataError
 from isonomy.population.outcome import decided, named
 from isonomy.service.reading import BadRequestError, complaint
@@ -99,10 +99,9 @@ class Certifier:
                 favourable=list(self._outcome.favourable),
             )  # fmt: skip
         verdict = verdicts(lower, upper, epsilon)
-        decision = np.where(certified, "certified", np.where(flips, "flippable", "undecided"))
         return Answers(
             x, outputs, *self._decided(outputs), upper + 0.0, lower + 0.0, verdict.tolist(),  # SQLite has no -0.0
-            decision.tolist() if self.head.decides else ["none"] * len(x), tier,
+            decisions(certified, flips, self.head.decides).tolist(), tier,
             None if finds is None else self.served.schema.decode(finds.counterpart),
         )  # fmt: skip
 
