@@ -271,7 +271,7 @@ def _bound_blocks(
 
 
 def decisions(certified: NDArray[np.bool_], flips: NDArray[np.bool_], decides: bool) -> NDArray[np.str_]:
-    """Return the decisions (n,): ``certified``, ``flippable`` or ``undecided``; ``none`` where a head decides nothing."""
+    """Return the decisions (n,): ``certified``, ``flippable`` or ``undecided``; ``none`` without a decision."""
     if not decides:
         return np.full(len(certified), "none")
     return np.where(certified, "certified", np.where(flips, "flippable", "undecided"))
