@@ -17,7 +17,7 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 audit: $(STAMP)  ## Train a small network on the bundled German credit data and audit it.
-	$(RUN)isonomy audit
+	$(RUN)isonomy audit --gamma 0.1
 
 test: $(STAMP)  ## The fast tests.
 	$(RUN)python -m pytest -n 2 --dist loadfile -m "not slow and not long"

@@ -32,7 +32,6 @@ import numpy as np  # noqa: E402
 import isonomy  # noqa: E402
 from isonomy.attacks import Field  # noqa: E402
 from isonomy.bounds.kernel import head_of, preparations, prepared_for  # noqa: E402
-from isonomy.networks.graph import Affine  # noqa: E402
 from isonomy.parallel import set_workers  # noqa: E402
 from isonomy.similarity.regions import Similarity  # noqa: E402
 from isonomy_verify.sets import ConvexSets  # noqa: E402
@@ -64,7 +63,7 @@ class Forward:
     """One run of a perceptron in blocks of rows, into memory that is used again."""
 
     def __init__(self, network: isonomy.Network, rows: int = 1000) -> None:
-        layers = [node.op for node in network.graph.nodes if isinstance(node.op, Affine)]
+        layers = [node for node in network.graph.nodes if node.kind == "affine"]
         self.layers = [(np.ascontiguousarray(op.weight.T), op.bias) for op in layers]
         self.room = [np.empty((rows, len(bias))) for _, bias in self.layers]
         self.rows = rows

@@ -23,7 +23,7 @@ from isonomy import records
 from isonomy.auditing.inputs import train_small
 from isonomy.datasets import load_population
 from isonomy.networks import Network
-from isonomy.networks.graph import Activation, Add, Affine, Graph, Input, Node
+from isonomy.networks.graph import Activation, Graph, Node, affine
 from isonomy.population import Population
 from isonomy_verify import verify
 from studies.surveys import available
@@ -32,24 +32,24 @@ from studies.surveys import load_population as survey
 HINTS = ("profiles.count", "profiles.radius", "profiles.pass", "profiles.passes", "points.count", "local.decision")
 
 
-def dense(rng: np.random.Generator, out: int, inner: int) -> Affine:
-    return Affine.of(rng.normal(size=(out, inner)) / inner**0.5, rng.normal(size=out) * 0.1)
+def dense(rng: np.random.Generator, out: int, inner: int) -> Node:
+    return affine(rng.normal(size=(out, inner)) / inner**0.5, rng.normal(size=out) * 0.1)
 
 
 def residual(width: int, hidden: int = 24) -> Network:
     """Two blocks ``x + W gelu(norm(x))``, the norm as batch normalisation is when it runs."""
     rng = np.random.default_rng(0)
-    nodes = [Node(Input(width)), Node(dense(rng, hidden, width), (0,))]
+    nodes = [Node("input", width=width), dense(rng, hidden, width)._replace(inputs=(0,))]
     for _ in range(2):
         last = len(nodes) - 1
-        norm = Affine.of(np.diag(rng.uniform(0.5, 1.5, hidden)), rng.normal(size=hidden) * 0.1)
+        norm = affine(np.diag(rng.uniform(0.5, 1.5, hidden)), rng.normal(size=hidden) * 0.1)
         nodes += [
-            Node(norm, (last,)),
-            Node(dense(rng, hidden, hidden), (last + 1,)),
-            Node(Activation("gelu"), (last + 2,)),
+            norm._replace(inputs=(last,)),
+            dense(rng, hidden, hidden)._replace(inputs=(last + 1,)),
+            Node("activation", (last + 2,), activation=Activation("gelu")),
         ]
-        nodes += [Node(dense(rng, hidden, hidden), (last + 3,)), Node(Add(), (last, last + 4))]
-    return Network(Graph((*nodes, Node(dense(rng, 2, hidden), (len(nodes) - 1,)))), "softmax", "residual")
+        nodes += [dense(rng, hidden, hidden)._replace(inputs=(last + 3,)), Node("add", (last, last + 4))]
+    return Network(Graph((*nodes, dense(rng, 2, hidden)._replace(inputs=(len(nodes) - 1,)))), "softmax", "residual")
 
 
 def case(name: str, network: Network, people: Population, gamma: float, **options: Any) -> None:

@@ -153,8 +153,8 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "method": ["adam", 5, None], "delta": [*NO_SIZE, math.inf], "gamma": [*NO_NUMBER, math.inf],
         "alpha": [*NO_NUMBER, math.inf], "hidden": [5, "256", (0,), (-1,), (1.5,)], "metric": NO_METRIC[:2],
         "domain": ["nonsense", 5], "order": [0.5, math.nan, "1", None], "radii": [5, (), (-1.0,), ("a",)],
-        "bound": ["loose"], "keep": [*NO_NUMBER, math.inf], "epochs": ["3", 0, -1, 1.5, True],
-        "batch_size": [*NO_COUNT, 0], "learning_rate": ["fast", 0.0, -1.0, math.nan, None], "weight_decay": NO_NUMBER,
+        "bound": ["loose"], "epochs": ["3", 0, -1, 1.5, True],
+        "batch_size": [*NO_COUNT, 0], "learning_rate": ["fast", 0.0, -1.0, math.nan, None],
         "validation": ["0.1", -0.1, 1.0, math.nan], "patience": [0, "3", 1.5], "progress": [5, "never"],
         "alpha_ramp": [5, (0.0,), (0.5, 0.1), (-1, 2), ("a", "b")], "ascent_steps": [0, "3"],
         "X": [np.where(PEOPLE.x == PEOPLE.x[2, 1], np.nan, PEOPLE.x), np.zeros((0, 2)), np.zeros(60)],
@@ -167,7 +167,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
     },
     "FineTuning": {
         "rounds": [*NO_COUNT, 0], "epochs": [*NO_COUNT, 0], "alpha": [*NO_NUMBER, math.inf],
-        "growth": [*NO_NUMBER, math.inf], "batch_size": [*NO_COUNT, 0], "learning_rate": NO_NUMBER,
+        "batch_size": [*NO_COUNT, 0], "learning_rate": NO_NUMBER,
         "random_state": NO_COUNT,
     },
     "load_network": {

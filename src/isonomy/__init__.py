@@ -1,10 +1,9 @@
-"""Isonomy: does this neural network treat similar people similarly?
+"""Isonomy: does this model treat similar people similarly?
 
 Names are imported when they are first used, so that ``import isonomy`` stays fast.
 """
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -12,64 +11,65 @@ __version__ = "0.1.0"
 _NAMES = {
     "attacks": "AttackBudget",
     "auditing": "Audit audit",
-    "certificates": "Certificate GlobalCertificate LocalCertificate Part RunOptions SearchOptions Transport certify "
-    "certify_everywhere certify_local",
+    "certificates": "Certificate Drift GlobalCertificate LocalCertificate Marginals Mix Part RunOptions SearchOptions "
+    "Stability Transport certify certify_everywhere certify_features certify_local feature_share",
     "datasets": "load_population",
+    "enumeration": "Enumeration",
     "errors": "AssumedHeadWarning IsonomyError SoundnessError",
     "fairness": "GroupFairness group_fairness",
-    "networks": "Network check_predictions load_model load_network schema_adapter",
+    "loading": "load_model",
+    "networks": "Network check_predictions load_network schema_adapter",
     "population": "Domain Population Schema",
     "problem": "Problem",
     "shift": "Distance wasserstein",
     "similarity": "Counterparts Explore Mahalanobis Metric SensitiveSubspace WeightedLp load_metric",
-    "training": "FairClassifier FairRegressor frontier repair",
+    "repairing": "repair",
+    "training": "FairClassifier FairRegressor frontier",
 }
 """What each part has for everybody."""
 
 _WHERE = {name: f"isonomy.{part}" for part, names in _NAMES.items() for name in names.split()}
 
 
-def _installed(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except (ImportError, ValueError):  # hidden, or half loaded
-        return False
-
-
-# Without torch the names of training are errors that say what to install, which a star does not ask for.
-_ABSENT = () if _installed("torch") else _NAMES["training"].split()
-
-__all__ = sorted({*_WHERE, "__version__"}.difference(_ABSENT))
+__all__ = sorted({*_WHERE, "__version__"})
 
 if TYPE_CHECKING:  # the same, for whoever checks types
     from isonomy.attacks import AttackBudget as AttackBudget
     from isonomy.auditing import Audit as Audit
     from isonomy.auditing import audit as audit
     from isonomy.certificates import Certificate as Certificate
+    from isonomy.certificates import Drift as Drift
     from isonomy.certificates import GlobalCertificate as GlobalCertificate
     from isonomy.certificates import LocalCertificate as LocalCertificate
+    from isonomy.certificates import Marginals as Marginals
+    from isonomy.certificates import Mix as Mix
     from isonomy.certificates import Part as Part
     from isonomy.certificates import RunOptions as RunOptions
     from isonomy.certificates import SearchOptions as SearchOptions
+    from isonomy.certificates import Stability as Stability
     from isonomy.certificates import Transport as Transport
     from isonomy.certificates import certify as certify
     from isonomy.certificates import certify_everywhere as certify_everywhere
+    from isonomy.certificates import certify_features as certify_features
     from isonomy.certificates import certify_local as certify_local
+    from isonomy.certificates import feature_share as feature_share
     from isonomy.datasets import load_population as load_population
+    from isonomy.enumeration import Enumeration as Enumeration
     from isonomy.errors import AssumedHeadWarning as AssumedHeadWarning
     from isonomy.errors import IsonomyError as IsonomyError
     from isonomy.errors import SoundnessError as SoundnessError
     from isonomy.fairness import GroupFairness as GroupFairness
     from isonomy.fairness import group_fairness as group_fairness
+    from isonomy.loading import load_model as load_model
     from isonomy.networks import Network as Network
     from isonomy.networks import check_predictions as check_predictions
-    from isonomy.networks import load_model as load_model
     from isonomy.networks import load_network as load_network
     from isonomy.networks import schema_adapter as schema_adapter
     from isonomy.population import Domain as Domain
     from isonomy.population import Population as Population
     from isonomy.population import Schema as Schema
     from isonomy.problem import Problem as Problem
+    from isonomy.repairing import repair as repair
     from isonomy.shift import Distance as Distance
     from isonomy.shift import wasserstein as wasserstein
     from isonomy.similarity import Counterparts as Counterparts
@@ -82,7 +82,6 @@ if TYPE_CHECKING:  # the same, for whoever checks types
     from isonomy.training import FairClassifier as FairClassifier
     from isonomy.training import FairRegressor as FairRegressor
     from isonomy.training import frontier as frontier
-    from isonomy.training import repair as repair
 
 
 def __getattr__(name: str) -> Any:

@@ -34,6 +34,7 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray
 from isonomy_verify.arithmetic import ROUNDINGS, U, down, gamma, mean_up, up
+from isonomy_verify.sampling import refuted
 
 BINS = 2**14
 """Larger samples are rounded up to this many values before betting."""
@@ -43,6 +44,17 @@ ROUNDING_FACTOR = 1 + 8 * ROUNDINGS * U
 
 _LARGEST_BET = 0.9
 _HALVINGS = 60
+
+
+def share_bounds(count: int, n: int, risk: float) -> tuple[float, float]:
+    """Return bounds, by Clopper and Pearson, of a share of which ``count`` of ``n`` were seen; both hold with
+    probability ``1 - risk``."""
+    from scipy.stats import beta  # takes a while
+
+    low = float(beta.ppf(risk / 2.0, count, n - count + 1)) if count else 0.0
+    high = float(beta.isf(risk / 2.0, count + 1, n - count)) if count < n else 1.0
+    # Quantiles are computed to far more digits than these.
+    return max(0.0, low * (1 - 1e-9)), min(1.0, high * (1 + 1e-9))
 
 
 def hoeffding(values: FloatArray, largest: float, alpha: float, weights: FloatArray | None = None) -> float:
@@ -88,6 +100,16 @@ def betting(values: FloatArray, largest: float, alpha: float, weights: FloatArra
         middle = (low + high) / 2
         low, high = (low, middle) if refuted(middle) else (middle, high)
     return min(largest, float(up(high * largest)))
+
+
+def refuted_mean(values: FloatArray, largest: float, risk: float, share: float = 1.0) -> float:
+    """Return about the least mean of a part that holds the ``share`` which bets refute
+    (:func:`isonomy_verify.sampling.refuted`), with a margin for other machines; ``largest`` where they refute none."""
+    low, high = 0.0, largest
+    for _ in range(26):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if refuted(values, largest, middle, risk, share) else (middle, high)
+    return min(largest, high + 1e-8 * largest)
 
 
 METHODS: Mapping[str, Callable[[FloatArray, float, float, FloatArray | None], float]] = MappingProxyType(

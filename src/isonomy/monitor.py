@@ -43,12 +43,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from scipy.stats import beta
 
 from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.certificates.consistency import compare
 from isonomy.certificates.protocol import Shift
-from isonomy.confidence import betting
+from isonomy.confidence import betting, share_bounds
 from isonomy.errors import ParameterError, template
 from isonomy.fairness.groups import feature_groups
 from isonomy.given import number as in_range
@@ -203,16 +202,13 @@ def mean_at_least(lower: FloatArray, largest: float, risk: float) -> float:
 def refused_share(refused: BoolArray, risk: float) -> RefusedShare:
     """Bound the refused share by Clopper and Pearson; both bounds hold with probability ``1 − risk``."""
     n, count = len(refused), int(refused.sum())
-    low = float(beta.ppf(risk / 2.0, count, n - count + 1)) if count else 0.0
-    high = float(beta.isf(risk / 2.0, count + 1, n - count)) if count < n else 1.0
-    # Quantiles are computed to far more digits than these.
-    return RefusedShare(count, count / n, max(0.0, low * (1 - 1e-9)), min(1.0, high * (1 + 1e-9)))
+    return RefusedShare(count, count / n, *share_bounds(count, n, risk))
 
 
 def observe(reference: Reference, x: FloatArray, risk: float, seed: int, sample: int) -> Observed | None:
     """Measure the distance of a window (n, m) from the audited individuals; None without these, and without a ground
     cost."""
-    shift, ground = reference.shift, reference.shift.ground_cost
+    shift, ground = reference.shift, reference.shift.distance_cost
     if reference.people is None or ground is None:
         return None
     confidence = float(np.nextafter(1.0 - risk, 1.0))
@@ -239,7 +235,7 @@ def _state_of(
     reference: Reference, distance: Observed | None, mean: MeanViolation, share: RefusedShare
 ) -> tuple[State, str]:
     epsilon, kept = reference.epsilon, f"and the certificate is about each {reference.shift.noun} of the audited people"
-    if reference.shift.ground_cost is not None:
+    if reference.shift.distance_cost is not None:
         gamma = reference.shift.number("gamma")
         if distance is not None and distance.lower > gamma:
             return "expired", (

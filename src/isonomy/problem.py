@@ -10,18 +10,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
-from isonomy.errors import DataError, NetworkError, ParameterError, UnsupportedOperationError, template
+from isonomy.errors import DataError, NetworkError, ParameterError, template
 from isonomy.given import instance, whole
-from isonomy.networks.graph import Affine
-from isonomy.networks.graph import Head as HeadName
-from isonomy.networks.network import Network
+from isonomy.model import Model
 from isonomy.population import Domain, DomainKind, Schema
 from isonomy.population.feature import Label
 from isonomy.population.outcome import NO_OUTCOME, favourable_places, outcome_of
@@ -32,49 +30,6 @@ from isonomy.similarity.regions import MAX_BRANCHES, Similarity, cached_similari
 
 ROWS = 65_536
 """Rows checked at a time, so that checking needs no second table."""
-
-
-@runtime_checkable
-class Model(Protocol):
-    """A function that can be evaluated; bounds of it are proved by a tier of its kind."""
-
-    @property
-    def kind(self) -> str:
-        """Return the kind, by which tiers are registered; ``"network"`` for :class:`isonomy.Network`."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """Return the name in errors and reports."""
-        ...
-
-    @property
-    def head(self) -> HeadName:
-        """Return how outputs are read: ``"softmax"``, ``"sigmoid"`` or ``"regression"``."""
-        ...
-
-    @property
-    def input_width(self) -> int:
-        """Return the number of coordinates that it reads."""
-        ...
-
-    @property
-    def classes(self) -> int:
-        """Return the number of raw outputs: k for softmax, 1 for a single sigmoid or number."""
-        ...
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """Return the model's own names of the classes; none where it has none."""
-        ...
-
-    def __call__(self, x: Any, /) -> FloatArray:
-        """Return probabilities (n, k), or the numbers of a regression, for individuals (n, input_width)."""
-        ...
-
-    def hash(self) -> str:
-        """Return the SHA-256 of the function: results are used again for no other model."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +71,7 @@ class Problem:
         check_model_and_metric(model, metric)
         delta, max_branches = checked_delta(own_delta(metric, delta)), whole("max_branches", max_branches)
         space = _domain(domain, schema, model.input_width)
-        model = model if schema is None else on_all_coordinates(model, schema)
+        model = model if schema is None else model.on(schema)
         if model.input_width != space.width:
             raise NetworkError(
                 f"'{model.name}' reads {model.input_width} numbers but individuals have {space.width} coordinates: "
@@ -142,16 +97,6 @@ class Problem:
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
-    @property
-    def network(self) -> Network:
-        """Return the model where it is a network; refuse others."""
-        if not isinstance(self.model, Network):
-            raise UnsupportedOperationError(
-                f"'{self.model.name}' is a model of kind '{self.model.kind}': records and their checker, reports, the "
-                "service and certify_everywhere know networks only."
-            )
-        return self.model
-
     def raw(self, x: FloatArray) -> pd.DataFrame:
         """Return individuals (n, m) in raw units, or in coordinates where there is no schema."""
         if self.schema is not None:
@@ -169,7 +114,7 @@ class Problem:
 def check_model_and_metric(model: Any, metric: Any) -> None:
     """Refuse what is no model or no metric; the error says how to make one."""
     instance(
-        "model", model, (Network, Model),  # a protocol takes its time
+        "model", model, Model,
         "an isonomy.Network, as load_network(path), Network.from_torch(module) and Network.from_sklearn(model) give",
     )  # fmt: skip
     instance(
@@ -192,11 +137,11 @@ def resolve_outcome(
 
     Without a label, classes have the names that the model gives them, or their numbers.
     """
-    count = 2 if model.head == "sigmoid" and model.classes == 1 else model.classes
+    count = model.class_count
     label = None if schema is None else schema.label
-    if label is None and len(set(model.named)) == count and model.head != "regression":
+    if label is None and count and len(set(model.named)) == count:
         label = Label("", model.named)
-    outcome = outcome_of(label, 0 if model.head == "regression" else count, favourable, threshold)
+    outcome = outcome_of(label, count, favourable, threshold)
     if outcome.threshold is not None and model.classes > (2 if model.head == "softmax" else 1):
         raise ParameterError(
             f"'threshold' needs two classes or one number; '{model.name}' has {model.classes} outputs, "
@@ -216,29 +161,6 @@ def _domain(domain: Any, schema: Schema | None, width: int) -> Domain:
 
 
 unbounded = lru_cache(Domain.unbounded)
-
-
-AnyModel = TypeVar("AnyModel", bound=Model)
-
-
-def on_all_coordinates(model: AnyModel, schema: Schema) -> AnyModel:
-    """Return the model on all coordinates of the schema: those that it does not read are dropped in front of it."""
-    if model.input_width == schema.width:
-        return model
-    seen = np.flatnonzero(schema.seen_coordinates)
-    if len(seen) == schema.width:
-        return model
-    if model.input_width != len(seen):
-        raise NetworkError(
-            f"'{model.name}' reads {model.input_width} numbers, but the schema '{schema.name}' has {schema.width} "
-            f"coordinates of which the model sees {len(seen)}."
-        )
-    if not isinstance(model, Network):
-        raise NetworkError(
-            f"'{model.name}' reads {len(seen)} of the {schema.width} coordinates of the schema '{schema.name}': a "
-            f"model of kind '{model.kind}' has to read all of them."
-        )
-    return model.adapted(Affine.selection(seen.tolist(), schema.width))  # type: ignore[return-value]
 
 
 def _check_members(x: FloatArray, start: int, space: Domain) -> None:

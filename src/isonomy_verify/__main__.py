@@ -27,8 +27,8 @@ def main() -> None:
     except BadInput as error:
         sys.exit(print(f"Error: {error}", file=sys.stderr) or 2)
     lines = [(name, "question", detail) for name, detail in found.question.items()] + found.claims
-    shown = [f"{status:<13} {name:<12} {detail}" for name, status, detail in lines] + [found.result]
-    said = {"accepted": found.accepted, "result": found.result, **vars(found)}
+    shown = [f"{status:<13} {name:<12} {detail}" for name, status, detail in lines] + [found.answer]
+    said = {"accepted": found.accepted, "result": found.answer, **vars(found)}
     print(json.dumps(said, indent=2) if given.json else "\n".join(shown))
     sys.exit(STATUS[found.result])
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import sys
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,56 +64,6 @@ def gamma(n: int, unit: float = U) -> float:
     return n * unit / (1 - n * unit) * (1 + 1e-9)
 
 
-WIDE = 64
-"""From this many rows on, products with a matrix are worth float32."""
-
-
-class Above(NamedTuple):
-    """A non-negative matrix ``B`` (k, m) for products ``A B`` from above, in float32 where that pays.
-
-    ``single ≥ B`` entry by entry. Rounding ``A`` and summing ``k`` products loses a factor ``1 − γ_k`` of float32, and
-    what underflows there at most ``rest``, for sums and for entries of ``A``. ``grow`` and ``rest`` also pay for a
-    product ``A' B'`` with ``|A'| ≤ A`` and ``|B'| ≤ B`` that is formed in float32, which is off by ``γ_k A B``.
-    """
-
-    exact: Array
-    single: Float32 | None
-    grow: float
-    rest: float
-
-    @classmethod
-    def of(cls, b: Array) -> Above:
-        """Made ready once; a matrix with entries beyond 1e10 stays in float64, and so does a single column."""
-        k, largest = len(b), float(np.max(b, initial=0.0))
-        if k < WIDE or b.shape[1] < 2 or not largest < 1e10:
-            return cls(b, None, 1.0, 0.0)
-        unit = gamma(k + 8, U32)
-        return cls(b, single_up(b), (1 + unit) / (1 - unit) * (1 + 8 * U), 4 * k * 2.0**-148 * (1 + largest))
-
-    def product(self, a: Array | Float32, out: Array, room: tuple[Float32, Float32]) -> Array:
-        """At least ``a B`` for ``a ≥ 0``; ``room`` holds float32 arrays of the shapes of ``a`` and ``out``."""
-        if self.single is not None:
-            first, product = room
-            if a.dtype == np.float32:
-                first = a  # type: ignore[assignment]
-            else:
-                np.copyto(first, a, casting="same_kind")
-            np.matmul(first, self.single, out=product)
-            if product.max(initial=0.0) < math.inf:
-                np.multiply(product, self.grow, out=out)
-                out += self.rest
-                return out
-        np.matmul(a, self.exact, out=out)
-        out *= 1 + 2 * gamma(len(self.exact) + 4)
-        out += TINY
-        return out
-
-
-def single_up(b: Array) -> Float32:
-    """At least a non-negative matrix, entry by entry, in float32; 0 stays 0."""
-    return np.ascontiguousarray(np.where(b > 0, up(b.astype(np.float32)), np.float32(0)))
-
-
 def up(a: Any) -> Any:
     """The next float above."""
     return np.nextafter(a, np.inf)
@@ -122,6 +72,17 @@ def up(a: Any) -> Any:
 def down(a: Any) -> Any:
     """The next float below."""
     return np.nextafter(a, -np.inf)
+
+
+def stepped_up(a: Array, digits: int = 34) -> Array:
+    """The least number of so many binary digits that is at least ``a ≥ 0``.
+
+    Of two results of the same sum, added up in another order, it makes the same number, unless one of its steps lies
+    between them. Infinity and what is no number stay what they are.
+    """
+    share, exponent = np.frexp(a)
+    with np.errstate(all="ignore"):
+        return np.where(np.isfinite(a), np.maximum(a, np.ldexp(np.ceil(np.ldexp(share, digits)), exponent - digits)), a)
 
 
 def norm_up(a: Array, order: float = 2.0, axis: int = -1) -> Array:
@@ -147,29 +108,6 @@ def dual_order(order: float) -> float:
     if order not in (1.0, 2.0, math.inf):
         raise ValueError(f"A ball must be of order 1, 2 or infinity. Got {order}.")
     return {1.0: math.inf, 2.0: 2.0, math.inf: 1.0}[order]
-
-
-def spectral_up(a: Array, squares: int = 3) -> float:
-    """At least the spectral norm of a matrix, without an eigensolver.
-
-    ``‖B‖₂² = ‖BBᵀ‖₂`` and ``‖S‖₂ = ‖S²‖₂^½ ≤ ‖S²‖_F^½`` for symmetric ``S``. Each matrix is scaled to a Frobenius
-    norm of at most 1 before it is squared, so that rounding moves the square by at most ``2γ_n`` in norm.
-    """
-    largest = float(np.abs(a).max(initial=0.0))
-    frobenius = float(norm_up(a.ravel()))
-    if not 1e-290 < frobenius < math.inf:
-        return 0.0 if largest == 0 else frobenius
-    b, rounding = a / frobenius, 2 * gamma(max(a.shape) + 16)
-    b = b.T @ b if a.shape[0] > a.shape[1] else b @ b.T
-    scales = []
-    for _ in range(squares):
-        scales.append(float(norm_up(b.ravel())))
-        b = b / scales[-1]
-        b = b @ b.T
-    value = float(norm_up(b.ravel())) + rounding
-    for scale in reversed(scales):
-        value = math.sqrt(value) * scale * (1 + 16 * U) + rounding
-    return min(math.sqrt(value) * frobenius * (1 + 16 * U), frobenius)
 
 
 # -- products, sums and means of numbers >= 0 ---------------------------------------------------------------------

@@ -4,8 +4,8 @@ The bound of a pass changes with the slope of a line below an activation by coef
 the multiplier of a neuron that was cut by the distance of its pre-activation from the cut, both at the place where the
 pass is largest in the network of lines. So each step is one pass backward and one run forward, in float32.
 
-**Soundness.** Nothing here proves anything: whatever is found is a hint for :meth:`isonomy_verify.sweep.Sweep.side`,
-and lines other than below ReLUs have intercepts of :mod:`isonomy_verify.activations`.
+**Soundness.** Nothing here proves anything: whatever is found is a hint for a pass of
+:mod:`isonomy_verify.enclosure`, and lines other than below ReLUs have intercepts of :mod:`isonomy_verify.activations`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import Array
-from isonomy_verify.lines import Sides, touching
+from isonomy_verify.enclosure import Run, single
+from isonomy_verify.lines import Lines
 from isonomy_verify.regions import BallBox, Index
 from isonomy_verify.splitting import Splitting
-from isonomy_verify.sweep import Sweep
 
 Bools = NDArray[np.bool_]
 Rows = list[Any]
@@ -38,12 +38,12 @@ ELSEWHERE = 1e-3
 
 @dataclass
 class Hints:
-    """Of a batch of parts: where passes begin, and after :meth:`Ascent.run` the best that was met."""
+    """Of a batch of parts: where passes begin, and after :meth:`Ascent.climb` the best that was met."""
 
     slopes: Rows  # of lines below ReLUs
     multipliers: Rows
     cut: list[Bools]  # which neurons may have multipliers
-    lines: list[Sides | None] = field(default_factory=list)  # of activations other than ReLU
+    lines: list[Lines | None] = field(default_factory=list)  # of activations other than ReLU
     place: Any = None  # (n, columns of the region): where the pass is largest
     split: Any = None  # of the region's support
     z: Rows = field(default_factory=list)  # pre-activations there
@@ -53,26 +53,24 @@ class Hints:
 class Ascent:
     """Steps on the hints of a batch of parts."""
 
-    def __init__(self, sweep: Sweep, output: Index, sign: Array, hints: Hints) -> None:
-        self.sweep, self.output, self.sign, self.hints = sweep, output, sign.astype(np.float32)[:, None], hints
-        self.n, self.layers, self.depth = sweep.n, sweep.network.layers, sweep.network.depth
-        single = sweep.prepared.single
-        self.weights, self.landings = single.weights, single.landings
-        if not sweep.shared:
-            self.landings = [None if each is None else _both(each.matrix) for each in sweep.landings]
-        self.start = [_single(start) for start in sweep.start]
-        self.lines = [[None if part is None else _single(part) for part in line] for line in sweep.lines[:-1]]
-        self.ranges = [(_single(low), _single(high)) for low, high in zip(sweep.low, sweep.high, strict=True)][:-1]
+    def __init__(self, run: Run, output: Index, sign: Array, hints: Hints) -> None:
+        self.run, self.output, self.sign, self.hints = run, output, sign.astype(np.float32)[:, None], hints
+        self.n, self.layers, self.depth = run.n, run.layers, run.network.depth
+        self.weights = run.prepared.single
+        self.landings = [None if each is None else single(each.matrix) for each in run.landings]
+        self.start = [_single(start) for start in run.start]
+        self.lines = [[_single(part) for part in line] for line in run.lines]
+        self.ranges = [(_single(low), _single(high)) for low, high in run.range[: self.depth]]
         self.relu = [layer.activation is not None and layer.activation.kind == "relu" for layer in self.layers[:-1]]
         self.bends = [self._bends(k) for k in range(self.depth)]
         self.cut: list[Any] = [cut if cut.any() else None for cut in hints.cut]
-        region = sweep.region
+        region = run.region
         self.splitting = Splitting(region) if isinstance(region, BallBox) and len(region.root) else None
         for k, (slope, *_) in enumerate(self.lines):
             hints.slopes[k] = np.where(self.bends[k], hints.slopes[k], slope)
         hints.lines = [None if relu else self._touching(k, None) for k, relu in enumerate(self.relu)]
 
-    def run(self, steps: int, target: Array) -> None:
+    def climb(self, steps: int, target: Array) -> None:
         """Take steps until every bound is below its target, as far as float32 can tell; the hints are then the best."""
         hints, best = self.hints, np.full(self.n, np.inf)
         now = Hints(list(hints.slopes), list(hints.multipliers), hints.cut, list(hints.lines))
@@ -106,15 +104,15 @@ class Ascent:
                     moved = np.where(m > 0, np.maximum(moved, 0), np.where(m < 0, np.minimum(moved, 0), moved))
                     now.multipliers[k] = _single(np.where(self.cut[k], moved, m))
 
-    def sides(self) -> list[Sides]:
+    def best(self) -> list[Lines]:
         """The lines of the best pass."""
         found = []
-        for k, line in enumerate(self.sweep.lines[:-1]):
+        for k, line in enumerate(self.run.lines):
             mine = self.hints.lines[k]
             if mine is None:
                 lean = np.clip(self.hints.slopes[k].astype(np.float64), 0.0, 1.0)
                 open_ = (line.slope > 0) & (line.slope < 1)
-                mine = Sides(line.slope, line.above, np.where(open_, lean, line.slope), None)
+                mine = line._replace(low_slope=np.where(open_, lean, line.slope))
             found.append(mine)
         return found
 
@@ -125,7 +123,7 @@ class Ascent:
         for k, score in enumerate(self.hints.scores):
             best = np.nan_to_num(score).argmax(1)
             top = np.nan_to_num(score[rows, best].astype(np.float64))
-            low, high = self.sweep.low[k][rows, best], self.sweep.high[k][rows, best]
+            low, high = (end[rows, best] for end in self.run.range[k])
             place = self._place(k, low, high, self.hints.z[k][rows, best])
             better = (top > most) & np.isfinite(place)
             layer, column = np.where(better, k, layer), np.where(better, best, column)
@@ -144,12 +142,10 @@ class Ascent:
     def _bends(self, k: int) -> Bools:
         activation = self.layers[k].activation
         assert activation is not None
-        return activation.bends(self.sweep.low[k], self.sweep.high[k])
+        return activation.bends(*self.run.range[k])
 
-    def _touching(self, k: int, at: Any) -> Sides:
-        activation, sweep = self.layers[k].activation, self.sweep
-        assert activation is not None
-        return touching(activation, sweep.lines[k], sweep.low[k], sweep.high[k], at, sweep.prepared.unit32)
+    def _touching(self, k: int, at: Any) -> Lines:
+        return self.run.touched(k, at)
 
     def _violation(self, k: int, z: Any, m: Any) -> Any:
         """How far pre-activations are from the ends that multipliers speak of; without one, from the range."""
@@ -172,15 +168,15 @@ class Ascent:
         for k, (new, old) in enumerate(zip(now.lines, hints.lines, strict=True)):
             if new is not None and old is not None and new is not old:
                 pairs: list[Any] = list(zip(new, old, strict=True))
-                hints.lines[k] = Sides(*(np.where(which, one, other) for one, other in pairs))
+                hints.lines[k] = Lines(*(np.where(which, one, other) for one, other in pairs))
 
     def _line(self, k: int, now: Hints) -> tuple[Any, Any, Any, Any]:
         """Slopes and intercepts above and below; the last is 0 for a ReLU."""
         mine = now.lines[k]
         if mine is None:
-            slope, above, _ = self.lines[k]
+            slope, above, *_ = self.lines[k]
             return slope, above, now.slopes[k], np.float32(0)
-        return mine.slope, mine.above, mine.low_slope, mine.low
+        return mine.slope, mine.above, mine.low_slope, mine.below
 
     def _backward(self, now: Hints, turns: int) -> tuple[Array, Rows]:
         """The pass: its value, and the coefficients of each layer's activations."""
@@ -214,11 +210,11 @@ class Ascent:
                     carried[block.source] = carried[block.source] + more if block.source in carried else more
             if landing is not None:
                 landed = landed + g @ landing[0]
-        landed = np.broadcast_to(landed, (self.n, self.sweep.columns)).astype(np.float64)
+        landed = np.broadcast_to(landed, (self.n, self.run.columns)).astype(np.float64)
         if self.splitting is not None:
             now.place, now.split = self.splitting.step(landed, turns)
             return total + self.splitting.region.split_support(landed, now.split), c
-        now.place = self.sweep.region.maximiser(landed, slice(None))
+        now.place = self.run.region.maximiser(landed, slice(None))
         return total + np.vecdot(landed, now.place), c
 
     def _forward(self, now: Hints, c: Rows) -> None:
@@ -252,8 +248,3 @@ class Ascent:
 
 def _single(a: Any) -> Any:
     return a.astype(np.float32)
-
-
-def _both(matrix: Array) -> tuple[Any, Any]:
-    single = _single(matrix)
-    return single, np.ascontiguousarray(single.T)

@@ -29,6 +29,7 @@ HEADS = {
     "softmax": "probabilities of {} classes (softmax)",
     "sigmoid": "{} probabilities, each by itself (sigmoid)",
     "regression": "{} numbers (regression)",
+    "probability": "probabilities of {} classes, as the model gives them",
 }
 HEAD_FROM = {
     "file": "as the model file says, by the issuer's word: --model reads it",
@@ -91,7 +92,8 @@ def every_change(similarity: Similarity, place: slice) -> bool:
 def head(kind: str, outputs: int) -> str:
     """What the outputs are."""
     if outputs == 1:
-        return {"sigmoid": "one probability (sigmoid)", "regression": "one number (regression)"}.get(kind, kind)
+        alone = {"sigmoid": "one probability (sigmoid)", "regression": "one number (regression)"}
+        return {**alone, "probability": "one probability, as the model gives it"}.get(kind, kind)
     return HEADS[kind].format(outputs)
 
 
@@ -142,7 +144,10 @@ def similar(question: Mapping[str, Any], metric: Form, shift: Shift, ground: For
 def distance(form: Form) -> str:
     """What a metric looks at."""
     equal, within, ratio = (int(part.sum()) for part in form.parts)
-    counts = {"free": int(form.free.sum()), "within a tolerance": within, "within a ratio": ratio, "equal": equal}
+    counts = {
+        "may take any value": int(form.free.sum()), "stay within a tolerance": within, "stay within a ratio": ratio,
+        "must be equal": equal,
+    }  # fmt: skip
     parts = [] if form.root.size == 0 else [f"the norm of order {written(form.order)} of {len(form.root):,} sums"]
     if form.boxed:
         parts.append(", ".join(f"{count:,} {how}" for how, count in counts.items() if count))

@@ -192,7 +192,7 @@ def enumerate_branches(branches: Branches, x: Array, low: Array, high: Array, ca
 
     ``low`` and ``high`` (n, m) bound the moves of single coordinates.
     """
-    pairs = [_states(block, x, low, high) for block in branches.blocks]
+    pairs = [states_of(block, x, low, high) for block in branches.blocks]
     states, allowed = [state for state, _ in pairs], [mask for _, mask in pairs]
     listed = _affordable(branches, allowed, cap)
     row = np.arange(len(x))
@@ -252,7 +252,7 @@ def pseudo_inverse(matrix: Array) -> Array:
     return np.where(np.isfinite(inverse), inverse, 0.0)
 
 
-def _states(block: Block, x: Array, low: Array, high: Array) -> tuple[Index, Mask]:
+def states_of(block: Block, x: Array, low: Array, high: Array) -> tuple[Index, Mask]:
     """The category of each individual in a block, and (n, states) which others the box lets it take."""
     start, stop = block
     if stop - start == 1:

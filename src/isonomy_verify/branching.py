@@ -23,9 +23,8 @@ import numpy as np
 
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.ascent import Ascent, Bools, Hints
-from isonomy_verify.prepared import Prepared
+from isonomy_verify.enclosure import BLOCK, Prepared, Run, landing_of, moves
 from isonomy_verify.regions import BallBox, Index, Region
-from isonomy_verify.sweep import BLOCK, Sweep
 
 FIRST, STEPS = 16, 8
 """Steps on the hints of a root, and of a part that begins with those of its parent."""
@@ -198,21 +197,20 @@ class Leaves:
     def forms(self, row: int) -> Forms:
         """One leaf as a linear problem: pre-activations and goal as linear functions of the region's coordinates."""
         rows = np.array([row])
-        sweep, _ = self._sweep(rows)
-        root, layers = self.root[rows], self.prepared.network.layers
+        run, _ = self._run(rows)
+        root, layers = self.root[rows], run.layers
         matrices: list[Array] = []
         constants: list[Array] = []
         for k, layer in enumerate(layers):
-            landing = sweep.landings[k]
-            width = len(landing.matrix[0]) if landing is not None else sweep.columns
+            landing = run.landings[k]
+            width = len(landing.matrix[0]) if landing is not None else run.columns
             matrix = np.zeros((layer.width, width)) if landing is None else landing.matrix
-            constant = np.array(sweep.start[k][0])
+            constant = np.array(run.start[k][0])
             for block in layer.blocks:
                 if block.source:
-                    lines = sweep.lines[block.source - 1]
-                    below = 0.0 if lines.below is None else lines.below[0]
+                    lines = run.lines[block.source - 1]
                     matrix = matrix + (block.weight * lines.slope[0]) @ matrices[block.source - 1]
-                    middle = lines.slope[0] * constants[block.source - 1] + (lines.above[0] + below) / 2
+                    middle = lines.slope[0] * constants[block.source - 1] + (lines.above[0] + lines.below[0]) / 2
                     constant = constant + block.weight @ middle
             matrices.append(matrix)
             constants.append(constant)
@@ -221,28 +219,28 @@ class Leaves:
             for k in range(len(self.widths)) for j in np.flatnonzero(self._kept[f"cut{k}"][row])
         ]  # fmt: skip
         goal = float(self.sign[root[0]]) * matrices[-1][self.output[root[0]]]
-        return Forms(goal, cut, sweep.region)
+        return Forms(goal, cut, run.region)
 
     @np.errstate(all="ignore")
     def hinted(self, row: int, multipliers: list[tuple[int, int, float]], split: Array | None) -> None:
         """Bound a leaf with multipliers (layer, column, value) and a split that were found elsewhere."""
         rows = np.array([row])
-        sweep, _ = self._sweep(rows)
+        run, _ = self._run(rows)
         root = self.root[rows]
         given = [np.zeros((1, width)) for width in self.widths]
         for k, j, value in multipliers:
             given[k][0, j] = value
-        ascent = Ascent(sweep, self.output[root], self.sign[root], self._hints(rows))
-        ascent.run(0, np.zeros(1))
+        ascent = Ascent(run, self.output[root], self.sign[root], self._hints(rows))
+        ascent.climb(0, np.zeros(1))
         for hint in (None, split):
-            bound = sweep.side(self.output[root], self.sign[root], ascent.sides(), None, given, hint)
-            self.bound[rows] = np.where(sweep.burst, np.inf, np.fmin(self.bound[rows], bound))
+            bound = run.side(self.output[root], self.sign[root], ascent.best(), (), given, hint)[0]
+            self.bound[rows] = np.where(run.burst, np.inf, np.fmin(self.bound[rows], bound))
 
     @np.errstate(all="ignore")
     def moves(self, row: int, place: Array) -> Array:
         """A move of the input (m,) from a place in the coordinates of :meth:`forms`."""
-        sweep, _ = self._sweep(np.array([row]))
-        return np.asarray(self._moves(sweep, place[None])[0])
+        run, _ = self._run(np.array([row]))
+        return np.asarray(moves(run.region, place[None], self.x.shape[1])[0])
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
@@ -260,86 +258,63 @@ class Leaves:
     def _begin(self, rows: slice) -> None:
         """Ranges of roots, as tight as passes of their own make them."""
         region = None if self.region is None else self.region[rows]
-        sweep = Sweep(self.prepared, self.x[rows], region)
-        for k, start in enumerate(sweep.start):
-            if sweep.landings[k] is not None:
+        run = Run(self.prepared, self.x[rows], region).forward()
+        for k, start in enumerate(run.start):
+            if run.landings[k] is not None:
                 self.start[k][rows] = start
         for k in range(len(self.widths)):
-            self._derive(sweep, k)
-            sweep.relax(k)
-            if k:
-                sweep.tighten(k, 0.0)
-            self._kept[f"low{k}"][rows], self._kept[f"high{k}"][rows] = sweep.low[k], sweep.high[k]
-            slope = sweep.lines[k].slope
-            self._kept[f"slope{k}"][rows] = slope > 0.5
+            self._kept[f"low{k}"][rows], self._kept[f"high{k}"][rows] = run.range[k]
+            self._kept[f"slope{k}"][rows] = run.lines[k].slope > 0.5
         if region is not None:
             self._kept["box low"][rows], self._kept["box high"][rows] = region.low, region.high
-        self._kept["bound"][rows][sweep.burst] = np.inf
+        self._kept["bound"][rows][run.burst] = np.inf
 
-    def _derive(self, sweep: Sweep, k: int) -> None:
-        """Ranges of a layer from those before it."""
-        if sweep.shared and self.prepared.dense[k] is not None:
-            sweep.enclose_densely(k)
-        else:
-            sweep.enclose(k)
-
-    def _sweep(self, rows: Index) -> tuple[Sweep, Bools]:
-        """A sweep over leaves with the ranges that are known, derived again behind cuts; and which leaves are empty."""
+    def _run(self, rows: Index) -> tuple[Run, Bools]:
+        """A run over leaves with the ranges that are known, derived again behind cuts; and which leaves are empty."""
         roots, since = self.root[rows], int(self._kept["since"][rows].min())
         region: Region | None = None
         if self.region is not None:
             region = self.region[roots].boxed(*self.box(rows))
         start = [each if len(each) == 1 else each[roots] for each in self.start]
-        sweep = Sweep(self.prepared, self.x[roots], region, start, ranges=since < 0)
+        landings = None
+        if region is not None:  # without their ranges, which are known, unless a box was cut
+            landings = [landing_of(layer, region, ranges=since < 0) for layer in self.prepared.network.layers]
+        run = Run(self.prepared, self.x[roots], region, start, landings)
         last, empty = len(self.widths), np.zeros(len(rows), dtype=bool)
         for k in range(last):
             low, high = self.ranges(k, rows)
-            dense = sweep.shared and self.prepared.dense[k] is not None
-            if since < last - 1 and (since < k or dense):  # majorants are carried from layer to layer
-                self._derive(sweep, k)
-                low, high = np.maximum(low, sweep.low[k]), np.minimum(high, sweep.high[k])
-            else:
-                sweep.weigh(k)
-            layer = self.prepared.network.layers[k]
-            room: Array | float = 0.0
-            if layer.reads_input_only:
-                room = (sweep.eta[k][:, None] * layer.rho * self.prepared.noise[k] + self.prepared.loose[k]) * 2.1
-            empty |= (low > high + room).any(1)
-            low = np.minimum(low, high)
-            sweep.take(k, low, high)
-            sweep.relax(k)
-            if k and since < k and since < last - 1 and (k > 1 or not dense):
-                sweep.tighten(k, 0.0)
-            self._kept[f"low{k}"][rows], self._kept[f"high{k}"][rows] = sweep.low[k], sweep.high[k]
-        sweep.weigh(last)
+            run.weigh(k)
+            behind = since < k and since < last - 1
+            if behind:
+                first, final = run.interval(k)
+                low, high = np.maximum(low, first), np.minimum(high, final)
+            empty |= (low > high).any(1)
+            run.range.append((np.minimum(low, high), high))
+            run.relax(k)
+            if k and behind:
+                run.tighten(k)
+            self._kept[f"low{k}"][rows], self._kept[f"high{k}"][rows] = run.range[k]
+        run.weigh(last)
         self._kept["since"][rows] = last
-        return sweep, empty
+        return run, empty
 
     def _improve(self, rows: Index, target: Array, steps: int | None) -> Bounded:
-        sweep, empty = self._sweep(rows)
+        run, empty = self._run(rows)
         output, sign = self.output[self.root[rows]], self.sign[self.root[rows]]
-        ascent = Ascent(sweep, output, sign, self._hints(rows))
+        ascent = Ascent(run, output, sign, self._hints(rows))
         fresh = not any(cut is not None for cut in ascent.cut)
-        ascent.run((FIRST if fresh else STEPS) if steps is None else steps, target)
+        ascent.climb((FIRST if fresh else STEPS) if steps is None else steps, target)
         hints = ascent.hints
         multipliers = None if fresh else [m.astype(np.float64) for m in hints.multipliers]
-        bound = sweep.side(output, sign, ascent.sides(), None, multipliers, hints.split)
-        bound = np.where(sweep.burst, np.inf, np.where(empty, -np.inf, bound))
+        bound = run.side(output, sign, ascent.best(), (), multipliers, hints.split)[0]
+        bound = np.where(run.burst, np.inf, np.where(empty, -np.inf, bound))
         self.bound[rows] = np.minimum(self.bound[rows], bound)
         for k in range(len(self.widths)):
             self._kept[f"slope{k}"][rows], self._kept[f"multiplier{k}"][rows] = hints.slopes[k], hints.multipliers[k]
-        return Bounded(self._moves(sweep, hints.place), *ascent.cuts())
+        return Bounded(moves(run.region, hints.place, self.x.shape[1]), *ascent.cuts())
 
     def _hints(self, rows: Index) -> Hints:
         slopes, multipliers, cut = (
             [self._kept[f"{name}{k}"][rows] for k in range(len(self.widths))] for name in ("slope", "multiplier", "cut")
         )
         return Hints(slopes, multipliers, cut)
-
-    def _moves(self, sweep: Sweep, place: Array) -> Array:
-        """Moves of the input from places in the region's own coordinates."""
-        if isinstance(sweep.region, BallBox):
-            moves = np.zeros((len(place), self.x.shape[1]))
-            moves[:, sweep.region.columns] = place
-            return moves
-        return np.asarray(place @ sweep.region.inverse.T)  # type: ignore[attr-defined]

@@ -25,11 +25,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isonomy_verify.alone import Alone
+from isonomy_verify.alone import claims as claims_alone
 from isonomy_verify.arithmetic import (
     Array,
     exact_sum,
@@ -41,32 +43,36 @@ from isonomy_verify.arithmetic import (
 )
 from isonomy_verify.asked import heading, parted, similar
 from isonomy_verify.asked import weights as weights_told
-from isonomy_verify.claims import claimed_heights, claimed_upper, inflated, inward, outward, verdict
-from isonomy_verify.decisions import certain
-from isonomy_verify.definitions import MATRICES, domain_of, form_of, head_of, schema_of
+from isonomy_verify.behind import made_of_it, multiplier_of, nearby, nearby_decisions, stands_within
+from isonomy_verify.claims import claimed_heights, claimed_people, claimed_upper, inflated, inward, outward, verdict
+from isonomy_verify.composed import Composed
+from isonomy_verify.definitions import MATRICES, domain_of, form_of, head_of, schema_of, slices_of
+from isonomy_verify.domain import Domain
 from isonomy_verify.evidence import (
     check_labels,
     individuals_of,
     need,
-    nodes_of,
     number,
     points_of,
     profiles_of,
     sources_of,
+    steady_of,
+    within_weights,
     written,
 )
+from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
-from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, deflated, witnessed
-from isonomy_verify.local import LocalBounds
-from isonomy_verify.network import normal_form
-from isonomy_verify.preparations import Preparations
-from isonomy_verify.reach import WIDE, Reach
+from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, deflated, hints_of, witnessed
+from isonomy_verify.kinds import model_of
+from isonomy_verify.layout import GROUNDED
+from isonomy_verify.models import ReachBounds
+from isonomy_verify.reach import WIDE
 from isonomy_verify.record import EVIDENCE, GROUND, METRIC, SCHEMA, BadInput, Record, signers
+from isonomy_verify.reweighting import Hints, Reweighting
 from isonomy_verify.selection import consistent, selected
-from isonomy_verify.shifts import shift_of
+from isonomy_verify.shifts import Movement, own_bounds, shift_of
 from isonomy_verify.similar import Similarity
 from isonomy_verify.text import listed, quoted
-from isonomy_verify.tiers import enclose_at
 
 EVERYBODY = 20_000
 """Up to so many individuals are all derived, unless fewer are asked for."""
@@ -78,7 +84,7 @@ ROWS = 1024
 """Individuals derived at a time."""
 
 TRUSTED = (
-    "network", "people", "metric", "ground", "domain", "selection", "remarks", "output range", "head", "classes",
+    "model", "people", "metric", "ground", "domain", "selection", "remarks", "output range", "head", "classes",
     "model reading", "data reading",
 )  # fmt: skip
 """What may be trusted in a certificate that is accepted."""
@@ -89,7 +95,10 @@ STATUS = {"accepted": 0, "not accepted": 1, "looked at": 3}
 
 @dataclass
 class Verification:
-    """Claims as (name, status, detail), the question in lines by name, and the numbers that were derived here."""
+    """Claims as (name, status, detail), the question in lines by name, and the numbers that were derived here.
+
+    All of it holds under ``condition``, if there is one: what no file can show of this kind of model.
+    """
 
     question: dict[str, str]
     claimed_upper: float
@@ -98,6 +107,7 @@ class Verification:
     individuals: int = 0
     derived: int = 0
     seed: int | None = None
+    condition: str = ""
     claims: list[tuple[str, str, str]] = field(default_factory=list)
 
     @property
@@ -115,8 +125,14 @@ class Verification:
         """Whether the result is that."""
         return self.result == "accepted"
 
+    @property
+    def answer(self) -> str:
+        """The result, with what it rests on in the same words."""
+        return f"{self.result}, {self.condition}" if self.condition else self.result
+
     def say(self, name: str, holds: Any, detail: str, status: str = "recomputed") -> None:
         """Note what became of a claim; None: nothing here can tell."""
+        detail = detail if holds is None or not self.condition else f"{detail}; {self.condition}"
         self.claims.append((name, "trusted" if holds is None else status if holds else "rejected", detail))
 
 
@@ -142,6 +158,8 @@ def verify(
             check.upper(everybody, seed)
             check.lower()
             check.alone()
+            check.features()
+            check.shifts()
             check.rest()
             if data is not None and not record.predicate["withheld"]:
                 told = "the certificate withholds nothing: no array was looked for in it"
@@ -163,45 +181,47 @@ class _Check:
         self.record, asked = record, record.predicate["question"]
         self.claims = record.predicate["claims"]
         self.delta, self.shift = number(asked["delta"]), shift_of(asked["shift"])
+        self.others = [shift_of(each) for each in asked.get("shifts", [])]
         self.epsilon, self.tier = asked["epsilon"], str(asked["tier"])
         need(0 <= self.delta < math.inf, "the question is no question")
         need(self.epsilon is None or 0 <= number(self.epsilon) < math.inf, "epsilon")
         need(self.tier in ("interval", "tight") and asked["arithmetic"] in ("float64", "float32"), "tier, arithmetic")
         sure, others = asked["confidence"], self.claims["population"]
         need(others is None if sure is None else 0 < number(sure) < 1, "confidence")
+        self.confidence = None if sure is None else number(sure)
         self.weights = record.array("people.weights")
         n, usable = len(self.weights), np.isfinite(self.weights) & (self.weights >= 0) & (self.weights <= 2.0**500)
         need(usable.all() and self.weights.any() and math.fsum(self.weights) >= 2.0**-500, "weights")
         self.profiles = profiles_of(record)
         need(len(self.profiles) == n, "profiles of other individuals")
         need(self.shift.moves or not self.profiles.radius.any(), "a profile of people who move, where none does")
-        self.multiplier = _multiplier(self.claims)
+        self.multiplier = multiplier_of(self.claims)
         self.found = Verification({}, number(self.claims["upper"]), individuals=n)
         need(number(self.claims["lower"]) >= 0, "a lower bound below 0")
         self.float32, self.largest = asked["arithmetic"] == "float32", self.profiles.largest
-        nodes, outputs, width = nodes_of(record)
+        self.model = model_of(record)
+        self.found.condition = self.model.condition
         schema = schema_of(record.text(SCHEMA))
-        self.head = head_of(schema, asked, outputs)
-        self.network = Preparations(normal_form(nodes, self.head.rows))
+        self.head = head_of(schema, asked, self.model.outputs)
         self.domain = domain_of(record.text(SCHEMA), str(asked["domain"]))
         space = domain_of(record.text(SCHEMA), "realizable")
-        texts = (METRIC, GROUND) if self.shift.moves else (METRIC,)
-        metric, *others = self.forms = [form_of(record.text(name, MATRICES), name, space) for name in texts]
-        self.ground = others[0] if others else None  # None: no individual moves
-        widths = {form.width for form in self.forms}
-        need({*widths, self.domain.width} == {width}, "a metric or schema of other coordinates")
+        self.places = slices_of(schema["features"])
+        moves = asked["shift"].get("then", asked["shift"])["kind"]
+        self.texts = (METRIC, GROUND) if moves == GROUNDED else (METRIC,)
+        metric, *others = forms = [form_of(record.text(name, MATRICES), name, space) for name in self.texts]
+        self._settle(others[0] if others else None, space)
+        widths = {form.width for form in forms}
+        need({*widths, self.domain.width} == {self.model.width}, "a metric or schema of other coordinates")
         branches = asked["max_branches"]
         need(type(branches) is int and 0 <= branches <= 2**20, "max_branches")
         self.similarity = Similarity(metric, self.delta, self.domain, branches, keep=True)
-        self.reach = Reach(
-            self.network, self.head, self.similarity, metric if self.ground is None else self.ground, self.float32
-        )
-        self.bounds = LocalBounds(self.network, self.head, self.similarity, self.tier, self.float32)  # type: ignore[arg-type]
+        self.bounds = self.model.bounds(self.head, self.similarity, self.tier, self.float32)
         self.individuals = individuals_of(record, n, self.profiles.largest)
         need(
             ((self.individuals.decision > 0) == self.head.decides).all(),
             "decisions where there are none, or none where there are",
         )
+        self.steady = steady_of(record, self.individuals.decision, self.shift.moves)
         check_labels(record, n, len(schema.get("label", {}).get("classes", [])))
         # What was derived of everybody alone: nan where nothing was.
         self.own, self.kept = np.full(n, np.nan), np.zeros(n, dtype=bool)
@@ -210,9 +230,22 @@ class _Check:
         chosen = record.predicate["selection"]
         word = f"{selected(chosen)}{parted(schema, chosen['part'])}: the issuer's word"
         who = f"{n:,} individuals" if self.why else word
-        self.found.question |= heading(asked, schema, outputs, self.similarity)
+        self.found.question |= heading(asked, schema, self.model.outputs, self.similarity)
         self.found.question |= {"weights": weights_told(np.array(self.weights), schema.get("weight")), "people": who}
         self.found.question |= similar(asked, metric, self.shift, self.ground)
+
+    def _settle(self, ground: Form | None, space: Domain) -> None:
+        """What bounds are derived of, what they keep to, and what points pay, where individuals move.
+
+        Where none does, their own bounds are derived, and every claim about a shift follows from these.
+        """
+        asked = cast("Movement | Composed", self.shift) if self.shift.moves else own_bounds()
+        self.settled: Movement | Composed
+        self.ground: Form | None
+        self.paid: Form | None
+        bounded = self.domain.kind != "unbounded"
+        self.settled, self.ground, self.paid = asked.costs(ground, self.places, space, bounded)
+        self.derived_for, self.first = self.settled.movement, self.settled.reweighting
 
     def _range(self) -> tuple[float, float] | None:
         """What the outputs of a regression are declared to keep to."""
@@ -227,7 +260,7 @@ class _Check:
     def _keep(self, *people: Array) -> None:
         """Count outputs that are certainly outside the declared range, where there is one."""
         for some in people if self.range is not None else ():
-            at = self.head.received(enclose_at(self.network.single(float32_run=False), some))
+            at = self.head.received(self.bounds.enclose(some))
             low, high = self.range or (0.0, 0.0)
             self.evaluated += len(some)
             self.outside += int(((at.low > high) | (at.high < low)).any(axis=1).sum())
@@ -243,10 +276,13 @@ class _Check:
 
     def upper(self, everybody: bool, seed: int | None) -> None:
         """The claims about individuals, and what they imply."""
-        found, shift = self.found, self.shift
-        implied, hidden = claimed_upper(self.profiles, self.weights, shift, self.multiplier)
-        holds = implied <= found.claimed_upper and hidden <= number(self.claims["hidden"])
-        told = f"all {found.individuals:,} claims give {outward(implied, 9)}, claimed {found.claimed_upper}"
+        found, shift = self.found, self.derived_for
+        claims = self.claims if self.shift.moves else self.claims["local"]
+        if self.first is not None and self.first.grouped_by and not self.record.has("people.x"):
+            return found.say("mean", None, "the groups' rows are withheld: give --data, the folder that has them")
+        implied, hidden = self._implied()
+        holds = implied <= number(claims["upper"]) and hidden <= number(claims["hidden"])
+        told = f"all {found.individuals:,} claims give {outward(implied, 9)}, claimed {number(claims['upper'])}"
         found.say("mean", holds, told)
         if not self.record.has("people.x"):
             return found.say("individuals", None, "their rows are withheld: give --data, the folder that has them")
@@ -256,20 +292,11 @@ class _Check:
             need(self.domain.contains(self.x[start : start + 2**16]).all(), "individuals outside the domain")
         for start in range(0, len(self.x), ROWS):
             self._keep(np.ascontiguousarray(self.x[start : start + ROWS]))
-        self.anybody, within = math.inf, math.inf
-        if shift.moves or self.domain.kind != "unbounded":
-            self.anybody, within = self.reach.everywhere(np.asarray(self.x))
-        largest = min(self.head.largest, self.anybody if within == math.inf else math.inf)
-        claimed = float(inflated(self.profiles.largest))
-        if self.range is not None:
-            largest = min(largest, float(up(self.range[1] - self.range[0])))
-        self.largest = largest
-        detail = f"claimed {outward(claimed)}, derived {outward(largest)}"
-        found.say("anybody", largest <= claimed, detail, "proved again")
+        largest = self._anybody(claimed := float(inflated(self.profiles.largest)))
         rows = self._drawn(everybody, seed, claimed, hidden)
         slopes = [self.multiplier]
         if self.claims["population"] is not None and self.claims["population"]["multiplier"] is not None:
-            slopes.append(_multiplier(self.claims["population"]))
+            slopes.append(multiplier_of(self.claims["population"]))
         wrong, loose, total, highest, proved = 0, 0, 0, 0.0, replace(self.profiles, largest=largest)
         for start in range(0, len(rows), ROWS):
             some = rows[start : start + ROWS]
@@ -287,15 +314,14 @@ class _Check:
         found.derived, status = len(rows), "proved again"
         if len(rows) == found.individuals:
             mean = mean_of_sums(total, exact_sum(np.array(self.weights)), highest)
-            found.proved_upper = shift.bound(self.multiplier, mean)
-            detail = (
-                f"all {len(rows):,} derived, {wrong:,} above their claim; together {outward(found.proved_upper, 9)}"
-            )
+            found.proved_upper = implied if self.first is not None else shift.bound(self.multiplier, mean)
+            together = outward(found.proved_upper, 9)
+            detail = f"all {len(rows):,} derived, {wrong:,} above their claim; together {together}"
         else:
             said, status = "an issuer who knew the seed could lie about all others: this proves nothing", "looked at"
             if seed is None:
                 status = "proved again"
-                found.proved_upper = float(up(found.claimed_upper + up(THETA * hidden)))
+                found.proved_upper = float(up(number(claims["upper"]) + up(THETA * hidden)))
                 exceeds = f"a table whose mean exceeds {outward(found.proved_upper)}"
                 said = f"{exceeds} is accepted with probability at most {ALPHA:g}"
             detail = f"{len(rows):,} drawn (seed {found.seed}) and derived, {wrong:,} above their claim: {said}"
@@ -304,14 +330,44 @@ class _Check:
         found.claims.append(("other shifts", "not checked" if loose else "proved again", detail))
         return None
 
+    def _anybody(self, claimed: float) -> float:
+        """The largest violation of anybody at all, which is derived and compared with its claim."""
+        self.anybody, within = math.inf, math.inf
+        if self.shift.moves or self.domain.kind != "unbounded":
+            self.anybody, within = self.reach.everywhere(np.asarray(self.x))
+        largest = min(self.head.largest, self.anybody if within == math.inf else math.inf)
+        if self.range is not None:
+            largest = min(largest, float(up(self.range[1] - self.range[0])))
+        self.largest = largest
+        detail = f"claimed {outward(claimed)}, derived {outward(largest)}"
+        self.found.say("anybody", largest <= claimed, detail, "proved again")
+        return largest
+
+    def _implied(self) -> tuple[float, float]:
+        """The bound that the claims about everybody imply, and how much they could hide."""
+        if self.first is None:
+            return claimed_upper(self.profiles, self.weights, self.derived_for, self.multiplier)
+        settled, said = cast(Composed, self.settled), self.claims["hints"]
+        self.hints = Hints(*(tuple(map(number, said[name])) for name in Hints._fields))
+        groups = settled.groups(self.record.array("people.x"), self.places) if settled.grouped_by else None
+        self.counted = claimed_people(self.profiles, self.weights, self.derived_for, self.multiplier, groups)
+        largest = float(inflated(self.profiles.largest))
+        upper = settled.bound(self.multiplier, self.counted, self.hints, largest)
+        return upper, settled.hidden(self.counted, self.hints, largest)
+
     def _drawn(self, everybody: bool, seed: int | None, largest: float, hidden: float) -> NDArray[np.intp]:
         n = self.found.individuals
         # A statement about the population bets on everybody's claim, of which a mean says nothing.
-        if everybody or n <= EVERYBODY or hidden == 0 or self.claims["population"] is not None:
+        behind = any(
+            each.get("behind") for each in (self.claims.get("changes"), *self.claims.get("shifts", [])) if each
+        )
+        if everybody or n <= EVERYBODY or hidden == 0 or self.claims["population"] is not None or behind:
             return np.arange(n)
         self.found.seed = secrets.randbits(63) if seed is None else int(seed)
         self.secret, self.draws = seed is None, np.random.default_rng(self.found.seed)
-        return self._draw(lambda some: largest - claimed_heights(self.profiles, some, self.shift, self.multiplier))
+        return self._draw(
+            lambda some: largest - claimed_heights(self.profiles, some, self.derived_for, self.multiplier)
+        )
 
     def _draw(self, could_hide: Callable[[NDArray[np.intp]], Array]) -> NDArray[np.intp]:
         """Individuals drawn with replacement, each with a probability proportional to weight times what it could
@@ -357,7 +413,12 @@ class _Check:
         """Derive what is true of individuals alone."""
         known = self.bounds.chunk(x)
         said = self.individuals.decision[rows] == CERTIFIED
-        self.own[rows], self.kept[rows] = known.upper, certain(self.bounds, x, known, said)
+        self.own[rows], self.kept[rows] = known.upper, self.bounds.certain(x, known, said)
+
+    @cached_property
+    def reach(self) -> ReachBounds:
+        """Bounds over balls: of the metric itself where no individual moves."""
+        return self.bounds.reach(self.similarity.form if self.ground is None else self.ground)
 
     @cached_property
     def source(self) -> Array:
@@ -366,7 +427,8 @@ class _Check:
 
     def lower(self) -> None:
         """The population that the witnesses describe: possible people, similar pairs, within the budget."""
-        found, record, claimed = self.found, self.record, number(self.claims["lower"])
+        found, record = self.found, self.record
+        claimed = number(self.claims["lower"]) if self.shift.moves else 0.0  # else of everybody alone
         if not record.has("points.person") or not record.has("people.x"):
             if claimed == 0:
                 return found.say("lower", True, "nothing is claimed")
@@ -377,32 +439,41 @@ class _Check:
         value, good, above = np.zeros(len(used)), True, 0
         person, other = record.array("points.person"), record.array("points.counterpart")
         need(person.shape == other.shape == (len(mass), self.domain.width), "witnesses of another shape")
-        alone = self.network.single(float32_run=False)
         head = Head(self.head.kind, self.head.outputs)
         for start in range(0, len(used), ROWS):
             some = used[start : start + ROWS]
             z, y, x = (np.ascontiguousarray(rows) for rows in (person[some], other[some], self.x[owner[some]]))
             fits = self.domain.contains(z) & self.domain.allows(z, y)
             fits &= self.similarity.form.distance_upper(z, y) <= self.delta
-            if self.ground is None:
-                fits &= (x == z).all(axis=1)
+            if self.paid is None:
+                fits &= (x == z).all(axis=1) & (cost[some] == 0)
             else:
-                fits &= self.ground.distance_upper(x, z) <= cost[some]
-            reached = head.attained(enclose_at(alone, z), enclose_at(alone, y))
+                fits &= self.paid.distance_upper(x, z) <= cost[some]
+            reached = head.attained(self.bounds.enclose(z), self.bounds.enclose(y))
             good &= bool((fits & (deflated(said[some]) <= reached)).all())
             above += int((reached > inflated(self.profiles.within(owner[some], np.array(cost[some])))).sum())
             value[start : start + ROWS] = reached
             self._keep(z, y)
         if claimed == 0:
             used, value = used[:0], value[:0]
-        weight = exact_sum(np.array(self.weights))
-        within = _within(owner[used], np.array(mass[used]), self.weights)
-        within &= self.shift.keeps(np.array(mass[used]), np.array(cost[used]), weight)
-        total = exact_sum(products_down(np.array(mass[used]), np.maximum(value, 0.0)))
-        found.proved_lower = rounded_down(self.shift.attained(Fraction(total, weight)))
+        masses, costs = np.array(mass[used]), np.array(cost[used])
+        within, found.proved_lower = self._attained(owner[used], masses, costs, np.maximum(value, 0.0))
         good &= within and claimed <= found.proved_lower and not above
         detail = f"{len(used):,} atoms reach {inward(found.proved_lower, 9)}, claimed {claimed}"
         return found.say("lower", good, f"{detail}; {above:,} above the profile of their individual", "proved again")
+
+    def _attained(self, owner: NDArray[np.int64], mass: Array, cost: Array, value: Array) -> tuple[bool, float]:
+        """Whether the shift has a population with these masses on points, and its mean at least."""
+        if self.first is not None:
+            at = np.cumsum(np.asarray(self.weights) > 0) - 1  # among those who count
+            if (self.weights[owner] <= 0).any():
+                return False, 0.0
+            settled = cast(Composed, self.settled)
+            mean = settled.attained(self.counted, self.hints, at[owner], mass, cost, value)
+            return mean is not None, mean or 0.0
+        weight = exact_sum(np.array(self.weights))
+        within = within_weights(owner, mass, self.weights) and self.derived_for.keeps(mass, cost, weight)
+        return within, rounded_down(Fraction(exact_sum(products_down(mass, value)), weight))
 
     def alone(self) -> None:
         """What is claimed of everybody alone: the means of their bounds, whose violation is above or below ε, whose
@@ -435,6 +506,7 @@ class _Check:
             self._look(block, np.ascontiguousarray(self.x[block]))
         high = ~(np.minimum(self.own[rows], self.largest) <= self.individuals.highs(rows))
         turns = (self.individuals.decision[rows] == CERTIFIED) & ~self.kept[rows]
+        turns |= ~stands_within(self.reach, self.x, rows, self.steady) if self.steady.any() else False
         bounds = f"{len(rows):,} derived, {int(high.sum()):,} above their claim"
         decisions = f"{len(rows):,} looked at, {int(turns.sum()):,} of those said to be certified are not"
         if some and self.secret:
@@ -446,6 +518,91 @@ class _Check:
         status = "looked at" if some and not self.secret else "proved again"
         found.say("own bounds", not high.any(), bounds, status)
         return found.say("decisions", not turns.any(), decisions, status)
+
+    def features(self) -> None:
+        """What is claimed of everybody when only some features may change: see :mod:`isonomy_verify.alone`."""
+        found, record, n = self.found, self.record, self.found.individuals
+        for number_, said in enumerate(self.claims.get("alone", [])):
+            own = Alone.of(record, number_, self.model, self.head, self._realizable(), self.places)
+            name, implied = f"only {listed(own.features)}", claims_alone(own.features, own.said, self.weights)
+            holds = json.dumps(said, sort_keys=True) == json.dumps(implied, sort_keys=True) and not own.crossed()
+            counts = ", ".join(f"{count:,} {kind}" for kind, count in implied["decisions"].items())
+            found.say(name, holds, f"means from {implied['lower']} to {implied['upper']}; decisions: {counts}")
+            if not record.has("people.x") or (shown := own.witnesses(record, self.x)) is None:
+                found.say("own bounds", None, "rows are withheld: give --data, the folder that has them")
+                continue
+            found.say(f"witnesses, {name}", shown[0], f"{shown[1]:,} pairs, evaluated", "proved again")
+            rows, status, chance = np.arange(n), "proved again", ""
+            if found.seed is not None and math.isfinite(self.head.largest):
+                most = float(inflated(own.said.largest))
+                likely = self._draw(lambda some, own=own, most=most: most - own.said.highs(some))  # type: ignore[misc]
+                rows = np.union1d(likely, self.draws.integers(0, n, _draws()))
+                above = float(up(number(implied["upper"]) + up(THETA * number(implied["hidden"]))))
+                chance = f": a mean above {outward(above)}, or a count too large by more than {math.ceil(THETA * n):,}"
+                chance += f", is accepted with probability at most {ALPHA:g}"
+                status = "proved again" if self.secret else "looked at"
+                chance = chance if self.secret else ""
+            high, turned = own.derived(self.x, rows)
+            detail = f"{len(rows):,} derived, {high:,} above their claim, {turned:,} decisions do not stand{chance}"
+            found.say(f"bounds, {name}", not high and not turned, detail, status)
+
+    def _realizable(self) -> Similarity:
+        """The certificate's demand on the realizable domain, in which questions about single features are asked."""
+        space = domain_of(self.record.text(SCHEMA), "realizable")
+        if self.record.has("people.x"):
+            for start in range(0, len(self.x), 2**16):
+                need(space.contains(self.x[start : start + 2**16]).all(), "individuals outside the realizable domain")
+        own = self.similarity
+        return Similarity(own.form, own.delta, space, own.max_branches)
+
+    def shifts(self) -> None:
+        """What is claimed of shifts in which no individual moves: it follows from the claims of everybody alone."""
+        if self.claims.get("changes") is not None:
+            need(
+                self.shift.moves and self.first is None and self.head.decides,
+                "a share of decisions that was not asked for",
+            )
+            people = (self.individuals.decision, self.steady, self.weights)
+            told = nearby_decisions(
+                self.derived_for, *people, self.reach.is_norm, self.claims["changes"], self.confidence
+            )
+            self.found.say("decisions that can change", *told)
+        asked = [*([] if self.shift.moves else [self.shift]), *self.others]
+        for at, (shift, said) in enumerate(zip(asked, self.claims.get("shifts", []), strict=True)):
+            self._reweighted(cast(Reweighting, shift), said, at == 0 and not self.shift.moves)
+
+    def _reweighted(self, shift: Reweighting, said: Mapping[str, Any], own: bool) -> None:
+        """Recompute a claim by its hints; ``own``: of the certificate's own shift, as ``upper`` and ``lower`` are."""
+        groups, found = None, self.found
+        if shift.grouped_by:
+            if not self.record.has("people.x"):
+                return found.say("shift", None, f"{shift.words('')}: rows are withheld: give --data")
+            groups = shift.groups(self.record.array("people.x"), self.places)
+        implied = self.individuals.reweighted(shift, self.weights, groups, hints_of(said))
+        pairs = [(said, implied)]
+        need((said["changes"] is None) == (implied["changes"] is None), "decisions of which nothing is claimed")
+        if said["changes"] is not None:
+            pairs.append((said["changes"], implied["changes"]))
+        holds = all(
+            one["upper"] <= number(claim["upper"]) and 0 <= number(claim["lower"]) <= one["lower"]
+            and one["hidden"] <= number(claim["hidden"]) for claim, one in pairs
+        )  # fmt: skip
+        more, word = made_of_it(self.individuals, shift, self.weights, groups, said, self.confidence)
+        holds &= more
+        if own:
+            holds &= all(number(self.claims[name]) == number(said[name]) for name in ("upper", "lower", "hidden"))
+            found.proved_upper, found.proved_lower = implied["upper"], implied["lower"]
+        said_of = " and ".join(f"from {claim['lower']} to {claim['upper']}" for claim, _ in pairs)
+        detail = f"{shift.words('')}: mean violation {said_of.replace(' and ', ', decisions that can change ')}{word}"
+        if found.seed is not None:
+            most = (float(inflated(self.profiles.largest)), 1.0)  # true of anybody
+            tops = [float(up(number(claim["upper"]) + up(THETA * number(claim["hidden"])))) for claim, _ in pairs]
+            missed = [min(each, top) for each, top in zip(tops, most[: len(tops)], strict=True)]
+            if own:
+                found.proved_upper = missed[0]
+            above = " or ".join(str(outward(each)) for each in missed)
+            detail += f"; as people were drawn, more than {above} is accepted with probability at most {ALPHA:g}"
+        return found.say("shift", holds, detail)
 
     def _witnesses(self) -> bool:
         """Are they there? Then it is noted whether all do what is said of them."""
@@ -475,13 +632,15 @@ class _Check:
             self._population(claims["population"])
         elif record.predicate["question"]["confidence"] is not None:
             found.say("population", True, "nothing is claimed")
-        for group in ("network", "people"):
+        for group in ("model", "people"):
             names = sorted(f"{EVIDENCE}/{group}.{name}.bin" for name in record.names(group))
             digest = hashlib.sha256(" ".join(record.hashes[name] for name in names).encode()).hexdigest()
-            says = ", what it says of its own roundings included" if group == "network" else ""
+            says = self.model.says if group == "model" else ""
             found.say(group, None, f"digest {digest[:16]}… of {len(names)} arrays, for you to compare{says}")
         texts = {"metric": METRIC, "ground": GROUND, "domain": SCHEMA}
-        for group, name in texts.items() if self.shift.moves else [("metric", METRIC), ("domain", SCHEMA)]:
+        for group, name in texts.items():
+            if name == GROUND and GROUND not in self.texts:
+                continue
             found.say(group, None, f"{name}, digest {record.hashes[f'{EVIDENCE}/{name}'][:16]}…, for you to compare")
         self._trusted()
         strays, beside = record.check_beside(), sorted(set(record.hashes) - record.seen)
@@ -493,18 +652,16 @@ class _Check:
         found.say("remarks", None, "names, dates, sources, how files were read: the issuer's word")
 
     def _population(self, said: Mapping[str, Any]) -> None:
-        """The statement about the population behind the sample, by Hoeffding or bets, and a range, fixed in advance."""
-        upper, confidence = number(said["upper"]), self.record.predicate["question"]["confidence"]
-        slope = _multiplier(said)
-        largest = self.profiles.largest
-        most, tries = float(inflated(largest)), self.shift.tries(largest, slope)
-        trivial = upper >= most  # true of anybody, and so of every population
-        holds = trivial or bool(tries and np.ptp(self.weights) == 0 and largest <= inflated(self.largest))
-        if holds and not trivial:
-            paid, every = self.shift.bound(slope, 0.0), np.arange(self.found.individuals)
-            high = claimed_heights(self.profiles, every, self.shift, slope)
-            holds = _confident(upper, paid, high, most, (1 - number(confidence)) / tries)
-        self.found.say("population", holds, f"at most {outward(upper)}, if these are independent draws")
+        """The statement about the population behind the sample; where no individual moves, that about the shift."""
+        if self.first is not None:
+            holds = False
+        elif self.shift.moves:
+            holds = nearby(self.derived_for, self.profiles, self.weights, said, self.confidence, self.largest)
+        else:
+            own = self.claims["shifts"][0].get("behind")
+            holds = own is not None and said["multiplier"] is None and said["upper"] == own["upper"]
+        told = f"at most {outward(number(said['upper']))}, if these are independent draws"
+        self.found.say("population", holds, told)
 
     def _trusted(self) -> None:
         """The declared range of outputs, which those that were computed must keep to, and how people were selected,
@@ -517,36 +674,6 @@ class _Check:
         self.found.say("selection", False if self.why else None, told)
 
 
-def _within(owner: NDArray[np.int64], mass: Array, weights: Array) -> bool:
-    """Has nobody more mass than their weight, exactly? What is missing stays with them, where nothing is claimed."""
-    several = np.bincount(owner, minlength=len(weights))[owner] > 1
-    held: dict[int, Fraction] = {}
-    for i, part in zip(owner[several].tolist(), mass[several].tolist(), strict=True):
-        held[i] = held.get(i, Fraction(0)) + Fraction(part)
-    alone = bool((mass[~several] <= weights[owner[~several]]).all())
-    return alone and all(total <= Fraction(float(weights[i])) for i, total in held.items())
-
-
 def _draws() -> int:
     """So many draws miss a share of θ with probability at most α."""
     return math.ceil(math.log(ALPHA) / math.log1p(-THETA))
-
-
-def _confident(upper: float, price: float, high: Array, largest: float, alpha: float) -> bool:
-    """Is a mean above what ``upper`` leaves refuted by Hoeffding's bound, or by bets on the values fixed in advance?
-
-    **Soundness.** Factors of bets are above 1/32, so that a logarithm, and a sum of them, is wrong by less than
-    ``2^-40`` for each individual; both are asked for more than is needed by that and a billionth.
-    """
-    n, m, h = len(high), (upper - price) / largest - 1e-9, high / largest
-    odds = -math.log(0.9 * alpha) + n * 2.0**-40 + 1e-9
-    theta = np.minimum(2.0 ** (-np.arange(math.ceil(max(0.0, math.log2(2 * n / odds))) + 1) / 2), 31 / 32)
-    if not m < 1:
-        return bool(m >= 1)  # not where it is no number
-    wealth = sum(np.log1p(np.outer((m - h[k : k + 4096]) / (1 - m), theta)).sum(0) for k in range(0, n, 4096))
-    simple = float(h.mean()) + math.sqrt(-math.log(0.1 * alpha) / (2 * n)) <= m
-    return bool(simple or np.logaddexp.reduce(wealth) - math.log(len(theta)) >= odds)
-
-
-def _multiplier(said: Mapping[str, Any]) -> float | None:
-    return None if said["multiplier"] is None else number(said["multiplier"])

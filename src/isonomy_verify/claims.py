@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import Array, exact_sum, mean_of_sums, products_up, up
 from isonomy_verify.dual import Cells
-from isonomy_verify.shifts import Shift
+from isonomy_verify.reweighting import Groups, Sample, sample_of
+from isonomy_verify.shifts import Movement
 
 SHARE, MARGIN = 1e-6, 1e-8
 """By which share, and by how much besides, a claim is above what was derived.
@@ -106,14 +107,24 @@ def inflated(value: Array | float) -> Array:
     return np.asarray(up(up(value * (1 + SHARE)) + MARGIN))
 
 
-def claimed_heights(profiles: Profiles, rows: NDArray[np.intp], shift: Shift, multiplier: float | None) -> Array:
+def claimed_heights(profiles: Profiles, rows: NDArray[np.intp], shift: Movement, multiplier: float | None) -> Array:
     """What is claimed of individuals with the multiplier: the kernel's heights of their inflated profiles."""
     high = replace(profiles, largest=float(inflated(profiles.largest)))
     cells = high.cells(rows, inflated(profiles.value[profiles.places(rows)]))
     return shift.heights(cells, multiplier)
 
 
-def claimed_upper(profiles: Profiles, weights: Array, shift: Shift, multiplier: float | None) -> tuple[float, float]:
+def claimed_people(
+    profiles: Profiles, weights: Array, then: Movement, multiplier: float | None, groups: Groups | None
+) -> Sample:
+    """Individuals who count, with what is claimed of each of them with the multiplier in the place of own bounds."""
+    starts = range(0, len(weights), ROWS)
+    rows = [np.arange(start, min(start + ROWS, len(weights))) for start in starts]
+    high = np.concatenate([claimed_heights(profiles, some, then, multiplier) for some in rows])
+    return sample_of(high, np.zeros(len(high)), weights, groups)
+
+
+def claimed_upper(profiles: Profiles, weights: Array, shift: Movement, multiplier: float | None) -> tuple[float, float]:
     """The bound that the claims of all individuals imply, and how much all of them together could hide.
 
     The shift's bound at the mean ``Σ w c / Σ w``, sums without rounding; and what it could be more with the mean
@@ -133,7 +144,7 @@ def claimed_upper(profiles: Profiles, weights: Array, shift: Shift, multiplier: 
         weight += exact_sum(own)
         highest = max(highest, float(claimed.max()))
     upper = shift.bound(multiplier, mean_of_sums(total, weight, highest))
-    return upper, shift.hidden(mean_of_sums(hidden, weight, largest))
+    return upper, mean_of_sums(hidden, weight, largest)
 
 
 def outward(value: float, places: int = 6) -> float:

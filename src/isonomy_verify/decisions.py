@@ -12,7 +12,7 @@ would end it. Whoever is not settled after :data:`PARTS` parts is not said to be
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,14 @@ from isonomy_verify.arithmetic import Array
 from isonomy_verify.branching import Leaves
 from isonomy_verify.domain import Mask
 from isonomy_verify.heads import Contests, Head
-from isonomy_verify.local import Known, LocalBounds
+from isonomy_verify.models import PARTS as PARTS
+from isonomy_verify.models import Known
 from isonomy_verify.sets import Regions, region_of
 from isonomy_verify.similar import filled
 from isonomy_verify.tiers import Enclosure, enclose_at
 
-PARTS = 1024
-"""Parts that one decision may take."""
+if TYPE_CHECKING:
+    from isonomy_verify.local import LocalBounds
 
 PEOPLE, BATCH = 64, 512
 """Individuals, and parts, that are looked at together."""
@@ -104,7 +105,7 @@ def _settled(bounds: LocalBounds, x: Array, parts: int) -> Mask:
             piece = piece[np.flatnonzero(stands[piece.owner])]
             if not len(piece):
                 continue
-            goals = contested(head, contests, len(x), piece, bounds.enclosed(piece, bounds.tier).over)
+            goals = contested(head, contests, len(x), piece, bounds.over(piece, bounds.tier))
             for start in range(0, len(goals.row), BATCH):
                 _search(bounds, piece, goals.of(slice(start, start + BATCH)), stands, spent, parts)
     return np.asarray(stands & seen)  # everybody is similar to themselves: no region is no proof

@@ -22,7 +22,7 @@ is not a number is refused.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +69,13 @@ class Cells:
             missing = np.flatnonzero(np.bincount(self.owner[seen], minlength=n) == 0)
             if len(missing):
                 raise ValueError(f"The cells of individual {missing[0]} do not cover everybody: {name} is missing.")
+
+
+def confined(cells: Cells, furthest: float) -> Cells:
+    """The cells, where no move costs more than ``furthest``: beyond it they are worth nothing, as nobody is there."""
+    if furthest == math.inf:
+        return cells
+    return replace(cells, value=np.where(cells.open_ & (cells.near >= furthest), 0.0, cells.value))
 
 
 def plain(order: float, gamma: float) -> bool:

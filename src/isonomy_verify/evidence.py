@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.claims import Profiles
-from isonomy_verify.individuals import DECISIONS, Individuals
+from isonomy_verify.individuals import CERTIFIED, DECISIONS, Individuals
 from isonomy_verify.network import Node
 from isonomy_verify.record import Record
 from isonomy_verify.text import need as need
@@ -27,9 +29,15 @@ WIDEST, PIECES = 2**24, 2**12
 
 def nodes_of(record: Record) -> tuple[list[Node], int, int]:
     """The network's operations, how many outputs it has, and how many inputs."""
-    arrays, nodes, widths, pieces = record.group("network"), list[Node](), list[int](), list[int]()
-    kinds, names = (record.predicate["network"][part] for part in ("kinds", "names"))
+    kinds, names = (record.predicate["model"][part] for part in ("kinds", "names"))
     need(len(kinds) == len(names), "a network's nodes must have a kind and a name each")
+    nodes, widths = read_nodes(record.group("model"), kinds)
+    return nodes, widths[-1], widths[0]
+
+
+def read_nodes(arrays: Mapping[str, NDArray[Any]], kinds: Sequence[str]) -> tuple[list[Node], list[int]]:
+    """The operations of a network from the arrays of each, and how many numbers each holds."""
+    nodes, widths, pieces = list[Node](), list[int](), list[int]()
     for i, kind in enumerate(kinds):
         inputs = tuple(int(j) for j in arrays[f"{i}.inputs"])
         need(all(0 <= j < i for j in inputs) and (len(inputs) > 0) == (i > 0), f"the inputs of node {i}")
@@ -37,19 +45,15 @@ def nodes_of(record: Record) -> tuple[list[Node], int, int]:
             widths.append(int(arrays[f"{i}.width"]))
             nodes.append(Node("input", width=widths[-1]))
         elif kind == "affine":
-            weight, bias = arrays[f"{i}.weight"], arrays[f"{i}.bias"]
-            sizes = [
-                None if of is None or np.array_equal(of, np.abs(by)) else of
-                for of, by in ((arrays.get(f"{i}.magnitude"), weight), (arrays.get(f"{i}.magnitude_bias"), bias))
-            ]
             nodes.append(
                 Node(
-                    "affine", inputs, weight=weight, bias=bias, weight_error=arrays[f"{i}.weight_slack"],
-                    bias_error=arrays[f"{i}.bias_slack"], size=sizes[0], bias_size=sizes[1],
+                    "affine", inputs, weight=arrays[f"{i}.weight"], bias=arrays[f"{i}.bias"],
+                    weight_error=arrays[f"{i}.weight_slack"], bias_error=arrays[f"{i}.bias_slack"],
+                    size=arrays.get(f"{i}.magnitude"), bias_size=arrays.get(f"{i}.magnitude_bias"),
                     roundings=int(arrays[f"{i}.roundings"]),
                 )
             )  # fmt: skip
-            widths.append(len(bias))
+            widths.append(len(arrays[f"{i}.bias"]))
         elif kind in ("add", "concat"):
             nodes.append(Node(kind, inputs))
             widths.append(widths[inputs[0]] if kind == "add" else sum(widths[j] for j in inputs))
@@ -64,7 +68,7 @@ def nodes_of(record: Record) -> tuple[list[Node], int, int]:
         need(widths[-1] <= WIDEST and pieces[-1] <= PIECES, f"node {i} would be too large")
     need(len(nodes) > 0 and nodes[0].kind == "input", "a network without an input")
     need(sum(widths) <= WIDEST, "a network that is too wide")
-    return nodes, widths[-1], widths[0]
+    return nodes, widths
 
 
 def profiles_of(record: Record) -> Profiles:
@@ -97,13 +101,32 @@ def points_of(record: Record, n: int) -> tuple[NDArray[Any], Array, Array, Array
     return count, mass, cost, value
 
 
-def individuals_of(record: Record, n: int, largest: float) -> Individuals:
-    """What is said of everybody alone."""
-    upper, lower, decision = (record.array(f"local.{name}") for name in ("upper", "lower", "decision"))
+def within_weights(owner: NDArray[np.int64], mass: Array, weights: Array) -> bool:
+    """Has nobody more mass than their weight, exactly? What is missing stays with them, where nothing is claimed."""
+    several = np.bincount(owner, minlength=len(weights))[owner] > 1
+    held: dict[int, Fraction] = {}
+    for i, part in zip(owner[several].tolist(), mass[several].tolist(), strict=True):
+        held[i] = held.get(i, Fraction(0)) + Fraction(part)
+    alone = bool((mass[~several] <= weights[owner[~several]]).all())
+    return alone and all(total <= Fraction(float(weights[i])) for i, total in held.items())
+
+
+def individuals_of(record: Record, n: int, largest: float, group: str = "local") -> Individuals:
+    """What is said of everybody alone, in the arrays of a group."""
+    upper, lower, decision = (record.array(f"{group}.{name}") for name in ("upper", "lower", "decision"))
     need(upper.shape == lower.shape == decision.shape == (n,), "bounds of other individuals")
     need((upper >= 0).all() and (lower >= 0).all() and (lower < math.inf).all(), "bounds of individuals")
     need((decision < len(DECISIONS)).all(), "decisions")
     return Individuals(upper, lower, decision, largest)
+
+
+def steady_of(record: Record, decision: NDArray[np.uint8], moves: bool) -> Array:
+    """The radius (n,) within which nobody's decision can change, of everybody whose own stands; 0 where none is
+    claimed."""
+    steady = record.array("local.steady") if "steady" in record.names("local") else np.zeros(len(decision))
+    need(steady.shape == decision.shape and ((steady >= 0) & (steady < math.inf)).all(), "radii of decisions")
+    need(moves or not steady.any(), "radii of decisions where no individual moves")
+    return np.where(decision == CERTIFIED, steady, 0.0)  # of others nothing follows from a radius
 
 
 def check_labels(record: Record, n: int, classes: int) -> None:

@@ -5,13 +5,14 @@
 a seminorm of order ``p`` 1, 2 or infinity given by its *root* ``R``, and a part that looks at one coordinate at a time:
 *free*, or ``|x_i − y_i| / tolerance_i``, or ``|log v_i − log w_i| / log(1 + relative_i)`` of the raw values
 ``v = x unit + origin`` and ``w = y unit + origin``. The individuals similar to ``x`` are then the intersection of a
-convex ball and a box around ``x``, which is all that bounds need to know.
+convex ball and a box around ``x``, which is all that bounds need to know. What moving ``x`` costs may besides look at
+``|v_i − w_i| / (share_i |v_i|)``, which is no metric: it is ``x`` that moves.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ class Form:
 
     A coordinate that is not ``free`` stays within a ratio where ``relative`` is positive, else within its
     ``tolerance``; where both are 0 two individuals must be equal. A metric that is nothing but its seminorm has all
-    coordinates free here. Rows of zeros say nothing and are left out.
+    coordinates free here. Rows of zeros say nothing and are left out. A positive ``share`` is that of the raw value of
+    the individual who moves, in place of a tolerance.
     """
 
     root: Array
@@ -39,6 +41,7 @@ class Form:
     relative: Array
     origin: Array
     unit: Array
+    share: Array = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         root = np.asarray(self.root, dtype=np.float64)
@@ -47,7 +50,9 @@ class Form:
         keep = root.any(axis=1)
         object.__setattr__(self, "root", _frozen(root if keep.all() else root[keep]))
         object.__setattr__(self, "order", float(self.order))
-        for part in ("free", "tolerance", "relative", "origin", "unit"):
+        if not np.size(self.share):
+            object.__setattr__(self, "share", np.zeros(root.shape[1]))
+        for part in ("free", "tolerance", "relative", "origin", "unit", "share"):
             array = np.asarray(getattr(self, part), dtype=bool if part == "free" else np.float64)
             least, most = {"tolerance": (0.0, math.inf), "origin": (-_LARGEST, _LARGEST)}.get(part, (0.0, _LARGEST))
             if array.shape != root.shape[1:] or not ((array >= least) & (array <= most)).all():
@@ -90,7 +95,19 @@ class Form:
             positive = value > 0.0
             high[..., ratio] = np.where(positive, up(up(value * grow) / unit), 0.0)
             low[..., ratio] = np.where(positive, -up(up(value * shrink) / unit), 0.0)
+            own = self.of_own
+            size = self._raw_size(x[..., own])[1]
+            reach = np.where(size > 0.0, up(up(up(delta * self.share[own]) * size) / self.unit[own]), 0.0)
+            high[..., own], low[..., own] = reach, -reach
         return low, high
+
+    def _raw_size(self, x: Array) -> tuple[Array, Array]:
+        """At most and at least ``|v|`` of the coordinates (…, k) of which a share may move."""
+        unit, origin = self.unit[self.of_own], self.origin[self.of_own]
+        low, high = down(down(x * unit) + origin), up(up(x * unit) + origin)
+        zero = (x == 0.0) & (origin == 0.0)  # no value, exactly
+        least = np.where(zero, 0.0, np.maximum(0.0, np.maximum(low, -high)))
+        return least, np.where(zero, 0.0, np.maximum(np.abs(low), np.abs(high)))
 
     def distance_upper(self, x: Array, y: Array) -> Array:
         """At least ``d(x, y)``, row by row (rows broadcast), a few rounding errors above it; overflow gives ∞."""
@@ -122,14 +139,60 @@ class Form:
         logs = up(np.log1p(up(change / smaller)) * (1.0 + _ERROR))
         least = down(np.log1p(self.relative[ratio]) * (1.0 - _ERROR))
         size[..., ratio] = np.where(smaller > 0.0, up(logs / least), np.inf)
+        own = self.of_own
+        base = down(self.share[own] * self._raw_size(np.broadcast_to(x, size.shape)[..., own])[0])
+        size[..., own] = np.where(base > 0.0, up(up(size[..., own] * self.unit[own]) / base), np.inf)
         return np.asarray(np.where(moved & ~self.free, size, 0.0).max(axis=-1))
+
+    def distance_lower(self, x: Array, y: Array) -> Array:
+        """At most ``d(x, y)``, row by row (rows broadcast), a few rounding errors below it; 0 where nothing is known.
+
+        **Soundness.** Errors are those of the upper bounds, taken off: of an entry ``(R t)_i`` its ``γ`` times ``|R|
+        |t|``, of the norm ``2r`` roundings. Of a ratio, ``|v − w|`` is rounded down and ``min(v, w)`` up.
+        """
+        with np.errstate(all="ignore"):
+            both = np.maximum(self._ball_lower(x, y), self._box_lower(x, y))
+        return np.asarray(np.where(np.isnan(both), 0.0, both))
+
+    def _ball_lower(self, x: Array, y: Array) -> Array:
+        difference, entries = x - y, np.count_nonzero(self.root, axis=1)
+        relative = np.array([gamma(int(k) + 2) for k in entries])
+        spread = product_up(np.abs(difference), np.abs(self.root).T)
+        value = down(np.abs(difference @ self.root.T) - entries * TINY)
+        size = norm(np.maximum(0.0, down(value - up(relative * spread))), self.order)
+        return np.asarray(np.maximum(0.0, down(size * (1.0 - gamma(2 * len(self.root) + 8)))))
+
+    def _box_lower(self, x: Array, y: Array) -> Array:
+        if not self.boxed:
+            return np.zeros(np.broadcast_shapes(x.shape, y.shape)[:-1])
+        equal, within, ratio = self.parts
+        size = np.abs(x - y)
+        moved = size != 0.0
+        size = np.where(moved, np.maximum(0.0, down(size)), 0.0)
+        size[..., within] = down(size[..., within] / self.tolerance[within])
+        size[..., equal] = np.inf
+        smaller = up(up(np.minimum(x, y)[..., ratio] * self.unit[ratio]) + self.origin[ratio])
+        change = down(size[..., ratio] * self.unit[ratio])
+        logs = down(np.log1p(down(change / smaller)) * (1.0 - _ERROR))
+        most = up(np.log1p(self.relative[ratio]) * (1.0 + _ERROR))
+        size[..., ratio] = np.where(smaller > 0.0, down(logs / most), np.inf)
+        own = self.of_own
+        base = up(self.share[own] * self._raw_size(np.broadcast_to(x, size.shape)[..., own])[1])
+        size[..., own] = down(down(size[..., own] * self.unit[own]) / base)
+        return np.asarray(np.where(moved & ~self.free, np.maximum(size, 0.0), 0.0).max(axis=-1))
+
+    @property
+    def of_own(self) -> Mask:
+        """Which coordinates move within a share of the raw value of the individual who moves."""
+        return ~self.free & (self.share > 0)
 
     @property
     def parts(self) -> tuple[Mask, Mask, Mask]:
         """Which coordinates must be equal, stay within a tolerance, stay within a ratio."""
-        ratio = ~self.free & (self.relative > 0)
-        within = ~self.free & ~ratio & (self.tolerance > 0)
-        return ~(self.free | ratio | within), within, ratio
+        own = self.of_own
+        ratio = ~self.free & ~own & (self.relative > 0)
+        within = ~self.free & ~own & ~ratio & (self.tolerance > 0)
+        return ~(self.free | own | ratio | within), within, ratio
 
 
 _LARGEST = float(np.finfo(np.float64).max)

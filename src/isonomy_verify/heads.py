@@ -1,8 +1,9 @@
 """From margins to what people receive: violations and decisions.
 
 A softmax of two classes is the sigmoid of ``z_1 − z_0``. Of ``k`` classes, ``p_c = σ(t_c)`` with ``t_c = −log Σ_{j≠c}
-exp(z_j − z_c)``, so that margins ``z_j − z_c`` are all that is needed. The violation is the largest change of any
-probability, or of any number of a regression.
+exp(z_j − z_c)``, so that margins ``z_j − z_c`` are all that is needed. Outputs that are probabilities already are
+their own margins: one is that of class 1 of two, several are those of their classes. The violation is the largest
+change of any probability, or of any number of a regression.
 
 **Soundness.** All steps are monotone in the margins' ends; each rounds outward. A margin of which nothing is known
 gives the largest change there can be.
@@ -11,18 +12,18 @@ gives the largest change there can be.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.activations import Activation, sigmoid
-from isonomy_verify.arithmetic import ELEMENTARY, U32, Array, U
+from isonomy_verify.arithmetic import ELEMENTARY, U32, Array, U, down, up
 from isonomy_verify.network import Node
 from isonomy_verify.tiers import Enclosure
 
-Kind = Literal["softmax", "sigmoid", "regression"]
+Kind = Literal["softmax", "sigmoid", "regression", "probability"]
 
 
 class Contests(NamedTuple):
@@ -54,9 +55,10 @@ class Head:
     run_unit: bool = False
     favourable: int = 1
     margin: float = 0.0
+    counts: bool = False  # in the place of a change, 1 where a decision may be another one, else 0
 
     def __post_init__(self) -> None:
-        if self.kind not in ("softmax", "sigmoid", "regression") or self.outputs < (2 if self.kind == "softmax" else 1):
+        if self.kind not in get_args(Kind) or self.outputs < (2 if self.kind == "softmax" else 1):
             raise ValueError(f"There is no head '{self.kind}' of {self.outputs} outputs.")
         if self.threshold is not None and (
             not math.isfinite(self.threshold) or len(self.pairs) > 1 or (not self.pairs and self.outputs > 1)
@@ -71,7 +73,12 @@ class Head:
     @property
     def mirrored(self) -> bool:
         """Is a threshold compared with the probability of class 0?"""
-        return self.favourable == 0 and self.kind != "regression"
+        return self.favourable == 0 and self.kind != "regression" and self.threshold is not None
+
+    @property
+    def cut(self) -> float | None:
+        """What is received is compared with this; None where margins are compared with 0, or with one another."""
+        return 0.5 if self.threshold is None and self.kind == "probability" and self.outputs == 1 else self.threshold
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -121,6 +128,9 @@ class Head:
     @np.errstate(all="ignore")
     def received(self, margins: Enclosure) -> Enclosure:
         """Enclosures of the probabilities or numbers."""
+        if self.kind == "probability":  # of what is no number nothing is known
+            low, high = (down(margins.low - self.margin), up(margins.high + self.margin)) if self.margin else margins
+            return Enclosure(np.fmin(np.fmax(low, 0.0), 1.0), np.fmax(np.fmin(high, 1.0), 0.0))
         if self.kind == "regression":
             if not self.margin:
                 return margins
@@ -146,9 +156,15 @@ class Head:
         ``σ(t + D) − σ(t)`` grows with ``D``, and for a given ``D`` is the larger the nearer ``t + D/2`` is to 0. Take
         the largest ``D`` and put ``t`` as near to ``−D/2`` as both enclosures allow; where they do not allow that
         ``D`` at all, their ends bound the change. Of ``k`` classes, ``t_c`` moves by no more than the margins of ``c``.
+        Where decisions are counted, none changes if both are certain and equal, or if all that are no further apart
+        have one.
         """
+        if self.counts:
+            mine, own = self.decision(near), replace(self, counts=False)
+            stands = (mine >= 0) & (mine == self.decision(far)) | (own.settled(near, own.gap(near, far, move)) >= 0)
+            return np.where(stands, 0.0, 1.0)
         apart, (least, most) = self.violation(near, far), move
-        if self.kind == "regression":
+        if self.kind in ("regression", "probability"):
             change = np.maximum(-least, most).max(1)
             return np.asarray(np.fmin(apart, np.where(np.isnan(change), np.inf, np.maximum(change, 0.0))))
         if self.kind == "softmax" and self.outputs > 2:
@@ -226,7 +242,7 @@ class Head:
         """
         rows = np.arange(len(bound))
         low, high = at.low[rows, output], at.high[rows, output]
-        if self.kind == "regression":
+        if self.kind in ("regression", "probability"):
             change = bound + np.where(sign > 0, -low, high)
             change = change + (4 * U) * (np.abs(bound) + np.abs(low) + np.abs(high))
         else:
@@ -239,7 +255,7 @@ class Head:
         """About the bound with which :meth:`change` gives this; only ever a reason to stop."""
         rows = np.arange(len(change))
         low, high = at.low[rows, output], at.high[rows, output]
-        if self.kind == "regression":
+        if self.kind in ("regression", "probability"):
             return np.asarray(change - np.where(sign > 0, -low, high))
         share = np.clip(np.where(sign > 0, low, 1 - high) + change - 2 * self.accuracy, 0.0, 1.0)
         return np.asarray(np.log(share) - np.log1p(-share))
@@ -251,7 +267,7 @@ class Head:
         single margins.
         """
         sure = np.flatnonzero(decision >= 0)
-        if not self.decides or (self.kind == "sigmoid" and self.outputs > 1):
+        if not self.decides or (self.kind in ("sigmoid", "probability") and self.outputs > 1):
             sure = sure[:0]
         if self.kind != "softmax" or self.outputs == 2:
             return Contests(sure, np.zeros_like(sure), np.where(decision[sure] > 0, -1.0, 1.0))
@@ -266,19 +282,21 @@ class Head:
     def excluded(self, sign: Array, bound: Array) -> NDArray[np.bool_]:
         """Where a contest cannot be won, ``sign`` times the margin being at most ``bound``; as :meth:`decision` has
         it."""
-        if self.threshold is None:
+        if self.cut is None:
             return np.asarray(bound < -8 * self.accuracy)
+        end = self.received(self._compared(Enclosure((sign * bound)[:, None], (sign * bound)[:, None])))
         sign = -sign if self.mirrored else sign
-        end = self.received(Enclosure((sign * bound)[:, None], (sign * bound)[:, None]))
-        return np.where(sign > 0, end.high[:, 0] < self.threshold, end.low[:, 0] > self.threshold)
+        return np.where(sign > 0, end.high[:, 0] < self.cut, end.low[:, 0] > self.cut)
 
     @np.errstate(all="ignore")
     def needed(self, sign: Array) -> Array:
         """About the bound from which on contests are excluded; only ever a reason to stop."""
-        if self.threshold is None:
+        if self.cut is None:
             return np.full(len(sign), -16 * self.accuracy)
+        if self.kind == "probability":
+            return np.asarray(sign * (1.0 - self.cut if self.mirrored else self.cut) - 2 * self.accuracy)
         sign = -sign if self.mirrored else sign
-        cut = self.threshold - 2 * sign * self.accuracy
+        cut = self.cut - 2 * sign * self.accuracy
         if self.kind != "regression":
             share = np.clip(cut, 0.0, 1.0)
             cut = np.log(share) - np.log1p(-share)
@@ -294,12 +312,15 @@ class Head:
         nobody = np.full(len(low), -1)
         if not self.decides:
             return nobody
-        if self.threshold is not None:
+        if self.cut is not None:
             low, high = self.received(self._compared(margins))
-            return self._beyond(low[:, 0], high[:, 0], self.threshold)
-        if self.outputs <= 2 and not (self.kind == "sigmoid" and self.outputs == 2):
+            return self._beyond(low[:, 0], high[:, 0], self.cut)
+        if self.outputs == 1 or len(self.pairs) == 1:
             return np.where(low[:, 0] > clear, 1, np.where(high[:, 0] < -clear, 0, nobody))
-        if self.kind == "sigmoid":  # independent outputs: the clearly largest one wins, also where they saturate
+        if self.kind in (
+            "sigmoid",
+            "probability",
+        ):  # independent outputs: the clearly largest one wins, also where they saturate
             low, high, clear = *self.received(margins), 0.0
             wins = np.stack(
                 [low[:, c] > np.delete(high, c, axis=1).max(1) + clear for c in range(self.outputs)], axis=1
@@ -322,8 +343,8 @@ class Head:
         nobody = np.full(len(change), -1)
         if not self.decides:
             return nobody
-        cut = self.threshold
-        low, high = self.received(margins if cut is None else self._compared(margins))
+        cut = self.cut
+        low, high = self.received(self._compared(margins))
         size = np.maximum(np.abs(low), np.abs(high)) if self.kind == "regression" else np.ones_like(low)
         room = change[:, None] * (1 + 4 * U) + self.accuracy
         room = room + (8 * U) * (size + room)  # numbers of any size: what the sum rounds away
@@ -338,8 +359,12 @@ class Head:
         return self._beyond(low[:, 0], high[:, 0], cut)
 
     def _compared(self, margins: Enclosure) -> Enclosure:
-        """The margins whose sigmoid is the probability that a threshold is compared with."""
-        return Enclosure(-margins.high, -margins.low) if self.mirrored else margins
+        """The margins whose sigmoid is, or that are, the probability that a threshold is compared with."""
+        if not self.mirrored:
+            return margins
+        if self.kind == "probability":
+            return Enclosure(down(1.0 - margins.high), up(1.0 - margins.low))
+        return Enclosure(-margins.high, -margins.low)
 
     def _beyond(self, low: Array, high: Array, cut: float) -> NDArray[np.int64]:
         """The decision (n,) where enclosures lie strictly on one side of a cut-off; −1 elsewhere."""

@@ -16,11 +16,17 @@ Rule = Callable[[Any], bool]
 
 ARRAYS = {
     "people": {"x", "weights", "rows", "y"},
-    "local": {"upper", "lower", "decision", "counterpart", "flip_counterpart"},
+    "local": {"upper", "lower", "decision", "counterpart", "flip_counterpart", "steady"},
     "profiles": {"count", "radius", "value", "pass", "passes", "largest"},
     "points": {"count", "person", "counterpart", "cost", "value", "mass"},
 }
-"""The arrays of every group but the network's, whose names follow from the kinds of its nodes (:data:`NODES`)."""
+"""The arrays of every group but the model's, which follow from its kind (:data:`MODELS`)."""
+
+TREES = (
+    "coordinate", "threshold", "category", "masks", "missing", "left", "right", "roots", "output", "values", "base",
+    "error", "run_error",
+)  # fmt: skip
+"""The arrays of a tree ensemble (:class:`isonomy_verify.trees.Trees`), and how far its library's own run may be off."""
 
 NODES = {
     "input": {"width"},
@@ -104,6 +110,11 @@ def number(value: Any) -> bool:
     return type(value) in (int, float)
 
 
+def numbers(value: Any) -> bool:
+    """A list of numbers."""
+    return isinstance(value, list) and all(map(number, value))
+
+
 def one_of(*known: Any) -> Rule:
     """One of these texts."""
     return lambda value: isinstance(value, str) and value in known
@@ -114,12 +125,17 @@ def optional(rule: Rule) -> Rule:
     return lambda value: value is None or rule(value)
 
 
+def table(rules: Mapping[str, Rule]) -> Rule:
+    """A table with these keys, and no others."""
+    return lambda value: isinstance(value, dict) and set(value) == set(rules) and all(rules[k](value[k]) for k in rules)
+
+
 DOCUMENT = Part({"_type": text, "subject": any_, "predicateType": text, "predicate": any_})
 SUBJECT, DIGEST = Part({"name": text, "digest": any_}), Part({"sha256": text})
 PREDICATE = Part(
-    dict.fromkeys(("question", "claims", "selection", "reading", "network", "remarks", "arrays", "withheld"), any_)
+    dict.fromkeys(("question", "claims", "selection", "reading", "model", "remarks", "arrays", "withheld"), any_)
 )
-HEADS = ("softmax", "sigmoid", "regression")
+HEADS = ("softmax", "sigmoid", "regression", "probability")
 MARKS = ("separator", "quote", "encoding", "decimal")
 """How a CSV file is written; null of a Parquet file, which says it itself."""
 
@@ -129,8 +145,10 @@ PARTS: dict[str, Part] = {
         | {"output_range": any_, "max_branches": any_}
         | {"head": one_of(*HEADS), "head_from": one_of("file", "declared")}
         | {"classes": texts, "favourable": texts, "threshold": optional(number)},
+        {"shifts": any_},
     ),
-    "claims": Part(dict.fromkeys(("upper", "lower", "multiplier", "hidden", "verdict", "population", "local"), any_)),
+    "claims": Part(dict.fromkeys(("upper", "lower", "multiplier", "hidden", "verdict", "population", "local"), any_),
+                   {"shifts": any_, "alone": any_, "changes": any_, "hints": any_}),
     "claims.local": Part(dict.fromkeys(("upper", "lower", "hidden", "verdicts", "decisions"), any_)),
     "claims.population": Part({"upper": any_, "multiplier": any_}),
     "selection": Part(
@@ -148,13 +166,13 @@ PARTS: dict[str, Part] = {
     ),
     "reading.model": Part(
         {
-            "head": one_of("auto", *HEADS), "output": optional(text), "activation": optional(text),
-            "reads": one_of("auto", "raw", "coordinates"),
-        }
+            "head": one_of("auto", "softmax", "sigmoid", "regression"), "output": optional(text),
+            "activation": optional(text), "reads": one_of("auto", "raw", "coordinates"),
+        },
+        {"trees": lambda value: value in (None, "all", "best") or whole(value)},
     ),
-    "network": Part({"kinds": texts, "names": texts}),
     "remarks": Part(
-        dict.fromkeys(("software", "created", "network", "schema", "metric", "refusal"), text) | {"sources": digests},
+        dict.fromkeys(("software", "created", "model", "schema", "metric", "refusal"), text) | {"sources": digests},
         {"ground": text},
     ),
 }  # fmt: skip
@@ -162,13 +180,33 @@ PARTS: dict[str, Part] = {
 
 SHIFTS = {
     "transport": Part({"kind": text, "gamma": any_, "order": any_}),
-    "part": Part({"kind": text, "at_least": any_}),
+    "drift": Part(
+        {"kind": text, "features": texts, "amounts": numbers, "shares": any_, "average": flag, "times": any_}
+    ),
+    "composed": Part({"kind": text, "first": any_, "then": any_}),
+    "part": Part({"kind": text, "at_least": any_}, {"strangers": any_}),
+    "stability": Part({"kind": text, "kappa": any_, "bins": whole}, {"strangers": any_}),
+    "mix": Part({"kind": text, "features": texts, "limits": any_}, {"strangers": any_}),
+    "marginals": Part({"kind": text, "residual": any_, "tolerance": any_, "margins": any_}, {"strangers": any_}),
 }
 """The question's shift, by its kind."""
 
-MOVED = "transport"
-"""The kind of shift in which individuals move, at a ground cost; only this one has a ``ground.toml``, and a remark on
-it."""
+MARGIN = Part({"feature": text, "edges": optional(numbers), "shares": numbers, "tilt": numbers})
+"""One of the margins of a shift that names some."""
+
+MODELS: dict[str, tuple[Part, Callable[[Mapping[str, Any]], set[str]]]] = {
+    "network": (Part({"kind": text, "kinds": texts, "names": texts}), lambda model: _node_arrays(model["kinds"])),
+    "trees": (Part({"kind": text, "width": whole}), lambda model: set(TREES)),
+    "enumeration": (Part({"kind": text}), lambda model: {"people", "outputs"}),
+    "shown": (Part({"kind": text}), lambda model: {"people", "outputs"}),
+}
+"""The section of the model, by its kind, and the arrays ``model.NAME`` that a section says there can be."""
+
+MOVED = ("transport", "drift", "composed")
+"""The kinds of shift in which individuals move, at a ground cost."""
+
+GROUNDED = "transport"
+"""The one whose ground cost is a ``ground.toml``, with a remark on it; others say it themselves."""
 
 SCHEMA = Part(
     {"features": any_},
@@ -250,27 +288,71 @@ def check_document(document: Any) -> None:
             part.check(value, place)
     _check_table(predicate["reading"]["table"])
     moved = _check_shift(predicate["question"]["shift"], predicate["remarks"])
+    _check_shifts(predicate["question"], predicate["claims"])
     if not isinstance(predicate["arrays"], dict) or not texts(predicate["withheld"]):
         raise BadInput("The certificate is damaged: 'arrays' must be a table, and 'withheld' a list of names.")
-    known = _arrays(predicate["network"]["kinds"])
+    known = _arrays(predicate["model"]) | _alone_arrays(predicate["claims"].get("alone", []))
     for name in predicate["arrays"]:
         if name not in known:
             raise BadInput(f"The certificate is damaged: {quoted(name)} is no array that a certificate has.")
     _check_subject(document["subject"], set(predicate["arrays"]), moved)
 
 
-def _check_shift(shift: Any, remarks: Mapping[str, Any]) -> bool:
-    """Refuse a shift of no known kind, and one that says more or less than its kind does; return whether individuals
-    move."""
+HINTS = ("multipliers", "population", "edges")
+CLAIM = dict.fromkeys(("upper", "lower", "hidden"), any_) | dict.fromkeys(HINTS, numbers)
+BEHIND: dict[str, Rule] = {"upper": number, "hints": numbers}
+NEARBY: dict[str, Rule] = {"upper": number, "lower": number, "multiplier": optional(number)}
+MAY: dict[str, Rule] = {"behind": optional(table(BEHIND))}
+"""Of the population behind the sample: of a mean, and where individuals move of decisions, which have two sides."""
+
+
+def _check_shifts(question: Mapping[str, Any], claims: Mapping[str, Any]) -> None:
+    """Refuse further shifts in which individuals move, and claims that are not one for each shift without moves."""
+    others, said = question.get("shifts", []), claims.get("shifts", [])
+    if not isinstance(others, list) or not isinstance(said, list):
+        raise BadInput("The certificate is damaged: 'shifts' must be lists.")
+    for each in others:
+        if _check_kind(each, "question.shifts") in MOVED:
+            raise BadInput("The certificate is damaged: 'question.shifts' has a shift in which individuals move.")
+    if ("hints" in claims) != (question["shift"]["kind"] == "composed"):
+        raise BadInput("The certificate is damaged: 'claims' must have 'hints' of a composition only.")
+    if "hints" in claims:
+        Part(dict.fromkeys(HINTS, numbers)).check(claims["hints"], "claims.hints")
+    if len(said) != len(others) + (question["shift"]["kind"] not in MOVED):
+        raise BadInput("The certificate is damaged: 'claims.shifts' must have a claim for each shift without moves.")
+    if claims.get("changes") is not None:
+        may = {"behind": optional(table(NEARBY))}
+        Part({**NEARBY, "hidden": number}, may).check(claims["changes"], "claims.changes")
+    for each in said:
+        Part({**CLAIM, "changes": any_}, MAY).check(each, "claims.shifts")
+        if each["changes"] is not None:
+            both = {"behind": optional(table({**BEHIND, "lower": number}))}
+            Part(CLAIM, both).check(each["changes"], "claims.shifts.changes")
+
+
+def _check_kind(shift: Any, where: str) -> str:
+    """Refuse a shift of no known kind, and one that says more or less than its kind does; return the kind."""
     kind = shift.get("kind") if isinstance(shift, dict) else None
     if not isinstance(kind, str) or kind not in SHIFTS:
-        raise BadInput(
-            f"The certificate is damaged: 'question.shift' must be a table of the kind {' or '.join(SHIFTS)}."
-        )
-    SHIFTS[kind].check(shift, "question.shift")
-    if ("ground" in remarks) != (kind == MOVED):
-        raise BadInput("The certificate is damaged: 'remarks' must have a ground cost where individuals move only.")
-    return kind == MOVED
+        raise BadInput(f"The certificate is damaged: '{where}' must be a table of the kind {' or '.join(SHIFTS)}.")
+    SHIFTS[kind].check(shift, where)
+    for each in shift.get("margins", ()):
+        MARGIN.check(each, f"{where}.margins")
+    if kind == "composed":
+        first, then = (_check_kind(shift[each], f"{where}.{each}") for each in ("first", "then"))
+        if first not in ("part", "mix", "stability") or then not in MOVED or then == kind:
+            raise BadInput(f"The certificate is damaged: '{where}' must reweight first, and move then.")
+    return kind
+
+
+def _check_shift(shift: Any, remarks: Mapping[str, Any]) -> bool:
+    """Refuse a shift of no known kind, and one that says more or less than its kind does; return whether a ground cost
+    of its own belongs to it."""
+    kind = _check_kind(shift, "question.shift")
+    kind = shift["then"]["kind"] if kind == "composed" else kind
+    if ("ground" in remarks) != (kind == GROUNDED):
+        raise BadInput("The certificate is damaged: 'remarks' must have a ground cost of a shift by transport only.")
+    return kind == GROUNDED
 
 
 def _check_table(table: Any) -> None:
@@ -281,12 +363,33 @@ def _check_table(table: Any) -> None:
         )
 
 
-def _arrays(kinds: list[str]) -> set[str]:
-    """The names of all arrays that a certificate of such a network can have."""
+def _arrays(model: Any) -> set[str]:
+    """The names of all arrays that a certificate of such a model can have; refuse a model of no known kind."""
+    kind = model.get("kind") if isinstance(model, dict) else None
+    if not isinstance(kind, str) or kind not in MODELS:
+        raise BadInput(f"The certificate is damaged: 'model' must be a table of the kind {' or '.join(MODELS)}.")
+    part, arrays = MODELS[kind]
+    part.check(model, "model")
     names = {f"{group}.{name}" for group, parts in ARRAYS.items() for name in parts}
-    for i, kind in enumerate(kinds):
-        names |= {f"network.{i}.{part}" for part in ("inputs", *NODES.get(kind, ("parameters",)))}
-    return names
+    return names | {f"model.{name}" for name in arrays(model)}
+
+
+QUESTIONS = 256
+"""Questions about single features that a certificate may answer."""
+
+
+def _alone_arrays(said: Any) -> set[str]:
+    """The arrays of questions about some features alone; refuse what is no list of such claims."""
+    if not isinstance(said, list) or len(said) > QUESTIONS:
+        raise BadInput("The certificate is damaged: 'claims.alone' must be a list of claims.")
+    for each in said:
+        Part({**PARTS["claims.local"].must, "features": texts}).check(each, "claims.alone")
+    return {f"alone.{number}.{name}" for number in range(len(said)) for name in ARRAYS["local"]}
+
+
+def _node_arrays(kinds: list[str]) -> set[str]:
+    """The arrays of the nodes of a network."""
+    return {f"{i}.{part}" for i, kind in enumerate(kinds) for part in ("inputs", *NODES.get(kind, ("parameters",)))}
 
 
 def _check_subject(subject: Any, arrays: set[str], moved: bool) -> None:

@@ -18,21 +18,13 @@ TIE = 1e-12
 
 
 class Lines(NamedTuple):
-    """Lines around an activation over a batch of ranges: ``slope z + below ≤ f(z) ≤ slope z + above``; ``below`` None
-    is 0."""
-
-    slope: Array
-    above: Array
-    below: Array | None
-
-
-class Sides(NamedTuple):
-    """Lines of different slopes: ``low_slope z + low ≤ f(z) ≤ slope z + above``; ``low`` None is 0."""
+    """Lines around what is behind an activation, over a batch of ranges: ``low_slope z + below ≤ h ≤ slope z +
+    above``."""
 
     slope: Array
     above: Array
     low_slope: Array
-    low: Array | None
+    below: Array
 
 
 def parallel(activation: Activation, low: Array, high: Array, unit32: float) -> Lines:
@@ -40,12 +32,11 @@ def parallel(activation: Activation, low: Array, high: Array, unit32: float) -> 
     if activation.kind == "relu":
         top, bottom = np.maximum(high, 0.0), np.minimum(low, 0.0)
         slope = top / np.maximum(top - bottom, TINY)
-        return Lines(slope, np.multiply(bottom, -slope), None)
+        return Lines(slope, -slope * bottom, slope, np.zeros_like(slope))
     curve = Curve(activation, low, high, unit32)
     slope = curve.chord()
-    below, above = curve.extremes(slope)
-    most = _most(curve, unit32)
-    return Lines(slope, np.minimum(above, most), np.maximum(below, -most))
+    below, above = _extremes(curve, slope, _most(curve, unit32))
+    return Lines(slope, above, slope, below)
 
 
 def _most(curve: Curve, unit32: float) -> Array:
@@ -56,21 +47,24 @@ def _most(curve: Curve, unit32: float) -> Array:
     return np.asarray(2 * shape.steepest * size * (1 + 8 * U) + shape.at_zero + error)
 
 
-def touching(
-    activation: Activation, lines: Lines, low: Array, high: Array, at: Array | Float32 | None, unit32: float
-) -> Sides:
-    """Lines that touch the activation near ``at``, as far as lines over the whole range can."""
-    below = np.zeros_like(lines.above) if lines.below is None else lines.below
+def _extremes(curve: Curve, slope: Array, most: Array) -> tuple[Array, Array]:
+    below, above = curve.extremes(slope)
+    return np.maximum(below, -most), np.minimum(above, most)
+
+
+def touching(activation: Activation, low: Array, high: Array, at: Array | Float32 | None, unit32: float) -> Lines:
+    """Lines that touch the activation near ``at``, as far as lines over the whole range can; without a place,
+    parallel ones."""
+    lines = parallel(activation, low, high, unit32)
     if at is None:
-        return Sides(lines.slope, lines.above, lines.slope, below)
+        return lines
     curve = Curve(activation, low, high, unit32)
     most = _most(curve, unit32)
     at = np.clip(at.astype(np.float64), low, high)
-    slope, above, low_slope, lowest = lines.slope, lines.above, lines.slope, below
+    slope, above, low_slope, lowest = lines
     with np.errstate(all="ignore"):
         for candidate in tangents(activation, at):
-            bottom, top = curve.extremes(candidate)
-            bottom, top = np.maximum(bottom, -most), np.minimum(top, most)
+            bottom, top = _extremes(curve, candidate, most)
             tilt = candidate * at
             # At an end of a range lines meet: the one that is there stays unless another is better by more than last
             # bits, which differ from machine to machine.
@@ -78,7 +72,7 @@ def touching(
             slope, above = np.where(better, candidate, slope), np.where(better, top, above)
             better = bottom + tilt > lowest + low_slope * at + TIE * (np.abs(bottom) + np.abs(tilt))
             low_slope, lowest = np.where(better, candidate, low_slope), np.where(better, bottom, lowest)
-    return Sides(slope, above, low_slope, lowest)
+    return Lines(slope, above, low_slope, lowest)
 
 
 def tangents(activation: Activation, at: Array) -> list[Array]:

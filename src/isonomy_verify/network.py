@@ -24,14 +24,14 @@ multiply with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.activations import Activation
-from isonomy_verify.arithmetic import LARGEST32, LEAST32, TINY, U32, Above, Array, gamma, norm_up
+from isonomy_verify.arithmetic import LARGEST32, LEAST32, TINY, U32, Array, gamma, norm_up
 
 LARGEST = 2**28
 """Numbers in one merged matrix (2 GiB): a graph that asks for more is refused."""
@@ -94,32 +94,17 @@ class Layer:
         self.width = len(bias)
         widest = max([self.width, *(block.weight.shape[1] for block in blocks)])
         self.unit = gamma(3 * sum(block.weight.shape[1] for block in blocks) + 3 * widest + roundings + 64)
-        self.run_unit = gamma(sum(block.weight.shape[1] for block in blocks) + roundings + 64)
         self.unit32 = gamma(run_roundings + 8, U32)  # the input is rounded, too
         self.lost32, self.peak, self.slack = lost * (LEAST32 * 1.01), peak, slack
-        self.scale = [_column_scale(block.size) for block in self.blocks]
-        self.largest_scale = [float(scale.max(initial=0.0)) for scale in self.scale]
-        self.scale_squared = [scale * scale for scale in self.scale]
-        inverse = [np.divide(1.0, s, out=np.zeros_like(s), where=s > 0) for s in self.scale]
+        scales = [_column_scale(block.size) for block in self.blocks]
+        self.scale_squared = [scale * scale for scale in scales]
+        inverse = [np.divide(1.0, s, out=np.zeros_like(s), where=s > 0) for s in scales]
         self.bias_norm = max(float(norm_up(bias_size)), 1e-100)
         parts = [block.size * inv for block, inv in zip(self.blocks, inverse, strict=True)]
         self.rho = norm_up(np.concatenate([*parts, bias_size[:, None] / self.bias_norm], axis=1)) * (1 + 16 * 2.0**-53)
-        self.rho_norm = float(norm_up(self.rho))
-        self.lost = 2.0**-500 * (1 + sum(float(norm_up(scale)) for scale in self.scale) + self.bias_norm)
-        self.underflow = TINY * (4 + 4 * float(self.rho.sum()) + 4 * sum(float(inv.sum()) for inv in inverse))
+        self.lost = 2.0**-500 * (1 + sum(float(norm_up(scale)) for scale in scales) + self.bias_norm)
         self.transposed = [np.ascontiguousarray(block.weight.T) for block in self.blocks]
-        self.above = [
-            Above.of(np.ascontiguousarray(np.abs(block.weight).T) * (1 + 2 * self.unit)) for block in self.blocks
-        ]
-        # Ranges from ranges are hardly wider than the sizes that they are made from.
-        self.plain = all(above.grow < 1.005 for above in self.above)
-        # In float32, where what that loses may be charged to products with ``above``.
-        self.single = [
-            np.ascontiguousarray(block.weight.T, dtype=np.float32)
-            if above.single is not None and np.abs(block.weight).min(where=block.weight != 0, initial=1.0) > 2.0**-100
-            else None
-            for block, above in zip(self.blocks, self.above, strict=True)
-        ]
+        self.absolute = [np.ascontiguousarray(np.abs(block.weight).T) for block in self.blocks]
         self.reads_input_only = [block.source for block in self.blocks] == [0] and activation is not None
 
     def bursts(self, tops: Sequence[Array]) -> NDArray[np.bool_]:
@@ -127,17 +112,15 @@ class Layer:
         most = np.max([top.max(1, initial=0.0) for top in tops], 0) if len(tops) else np.zeros(1)
         return np.asarray(~(self.peak * (1 + most) < LARGEST32))
 
-    def eta(
-        self, tops: Sequence[Array], room: Callable[[str, int, int], Array] | None = None, bias: bool = True
-    ) -> Array:
+    def eta(self, tops: Sequence[Array], bias: bool = True) -> Array:
         """``eta`` (n,) for sizes (n, width) of the layer's sources, of any sign, in the order of its blocks; from
         above.
 
-        Without ``bias`` for what the weights alone make of differences. ``room`` gives arrays that may be written to.
+        Without ``bias`` for what the weights alone make of differences.
         """
         total: Array | float = self.bias_norm * self.bias_norm if bias else 0.0
         for top, squares in zip(tops, self.scale_squared, strict=True):
-            total = total + np.multiply(top, top, out=None if room is None else room("square", *top.shape)) @ squares
+            total = total + (top * top) @ squares
         # What is infinite says nothing of the layer, also where it meets a column of zeros.
         return np.asarray(np.sqrt(np.fmin(total, np.inf)) * (1 + 4 * self.unit) + self.lost)
 
@@ -164,6 +147,18 @@ class Network(NamedTuple):
         """The most numbers that a layer or the input has."""
         return max(self.width, *(layer.width for layer in self.layers))
 
+    def run(self, x: Array) -> list[Array]:
+        """The pre-activations of a float64 run at points ``x`` (n, m), layer by layer; the last are the outputs."""
+        sources, found = [x], []
+        for layer in self.layers:
+            z: Array = layer.bias[None]
+            for block, weight in zip(layer.blocks, layer.transposed, strict=True):
+                z = sources[block.source] @ weight + z
+            found.append(np.broadcast_to(z, (len(x), layer.width)))
+            if layer.activation is not None:
+                sources.append(layer.activation.shape.value(found[-1]))
+        return found
+
     @property
     def reads(self) -> Array:
         """How strongly each number of the input (m,) moves what reads it; 0 only where nothing does."""
@@ -180,7 +175,7 @@ def normal_form(nodes: Sequence[Node], rows: Array | None = None) -> Network:
     if rows is not None:
         rows = _finite(rows, "rows")
         nodes = [*nodes, Node("affine", (len(nodes) - 1,), weight=rows, bias=np.zeros(len(rows)))]
-    _check(nodes)
+    node_widths(nodes)
     expressions: list[_Expression] = []
     layers: list[Layer] = []
     known: dict[tuple[int, Activation], int] = {}
@@ -287,7 +282,9 @@ class _Expression(NamedTuple):
         own = n + 1 if node.roundings is None else node.roundings
         own = 3 * own // 2 + 4
         # Nothing is merged into an operation that reads sources themselves: its weights are those of the layer.
-        bare = all(piece.weight is None for piece in self.pieces) and not self.bias_size.any() and node.size is None
+        # A file says of every layer how large it is, also where that is nothing but its weights.
+        single = node.size is None or np.array_equal(node.size, np.abs(weight))
+        bare = all(piece.weight is None for piece in self.pieces) and not self.bias_size.any() and single
         for piece in self.pieces:
             part, part_size = weight[:, piece.start : piece.stop], size[:, piece.start : piece.stop]
             part_error = None if error is None else error[:, piece.start : piece.stop]
@@ -320,8 +317,6 @@ class _Expression(NamedTuple):
 
     def layer(self, activation: Activation | None) -> Layer:
         """The expression as a layer: one block for each source."""
-        if activation is not None:
-            activation.check_width(self.width)
         roundings = self.roundings + len(self.pieces)
         unit, blocks, touched = gamma(roundings + 64), [], []
         for source in sorted({piece.source for piece in self.pieces}):
@@ -384,14 +379,16 @@ def _finite(a: Array, name: str) -> Array:
     return a
 
 
-def _check(nodes: Sequence[Node]) -> None:
-    """Every node reads earlier ones, of the widths that it needs, and all numbers are finite float64."""
+def node_widths(nodes: Sequence[Node], names: Sequence[str] = ()) -> list[int]:
+    """The numbers that each node holds, once every one reads earlier ones, of the widths that it needs, and all numbers
+    are finite float64; ``names`` of the nodes are for errors."""
     if not nodes or nodes[0].kind != "input" or nodes[0].width < 1:
         raise ValueError("A graph must begin with its input node.")
     widths: list[int] = []
     for i, node in enumerate(nodes):
+        called = f"Node {i} '{names[i]}'" if i < len(names) and names[i] else f"Node {i}"
         if any(not 0 <= j < i for j in node.inputs) or (node.kind == "input") != (i == 0):
-            raise ValueError(f"Node {i} must read earlier nodes only, and only node 0 may be an input.")
+            raise ValueError(f"{called} must read earlier nodes only, and only node 0 may be an input.")
         read = [widths[j] for j in node.inputs]
         single = node.kind in ("affine", "activation", "select")
         fits = len(read) == 1 if single else len(read) >= (0 if i == 0 else 1)
@@ -422,12 +419,14 @@ def _check(nodes: Sequence[Node]) -> None:
                 fits = fits and (node.roundings is None or node.roundings >= 0)
         elif node.kind == "activation":
             fits = fits and node.activation is not None
+            if fits and node.activation is not None:
+                node.activation.check_width(read[0])
         elif node.kind == "add":
             fits = fits and len(set(read)) == 1
         elif node.kind == "select":
             fits = fits and bool(node.columns) and all(0 <= j < read[0] for j in node.columns)
         if not fits:
-            raise ValueError(f"Node {i} ({node.kind}) does not fit what it reads.")
+            raise ValueError(f"{called} ({node.kind}) does not fit what it reads, {read} numbers.")
         wide = {"input": node.width, "select": len(node.columns), "concat": sum(read)}
         widths.append(
             len(node.bias)
@@ -435,4 +434,5 @@ def _check(nodes: Sequence[Node]) -> None:
             else wide.get(node.kind, read[0] if read else 0)
         )
         if widths[-1] > LARGEST:
-            raise ValueError(f"Node {i} would hold {widths[-1]} numbers.")
+            raise ValueError(f"{called} would hold {widths[-1]} numbers.")
+    return widths

@@ -10,25 +10,26 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from isonomy_verify.additive import Additive
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.differences import Gap, Pairs, compare
+from isonomy_verify.enclosure import Ends, Prepared, both, minus
 from isonomy_verify.network import Network
-from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball
 from isonomy_verify.sets import ConvexSets, ball_of, region_of
-from isonomy_verify.tiers import Bounds, Tier, enclose
+from isonomy_verify.tiers import Enclosure, Tier, enclose, enclose_at
 
 KEPT = 8
 """Preparations that are kept: radii and metrics that are asked for again and again."""
 
-_Balls = tuple[Pairs, Ball | None, Ball | None, tuple[Array | None, Array | None]]
+_Balls = tuple[Pairs, Ball | None, Ball | None, list[Array]]
 
 
 class Preparations:
     """A network's margins or scores, with what was prepared for sets; several threads may ask."""
 
     def __init__(self, network: Network) -> None:
-        self.network = network
+        self.network, self.additive = network, Additive.of(network)
         self._single: OrderedDict[tuple[int, float, float, bool], tuple[Array | None, Prepared]] = OrderedDict()
         self._pairs: OrderedDict[tuple[float, ...], _Balls] = OrderedDict()
         self._lock = threading.Lock()
@@ -60,25 +61,17 @@ class Preparations:
         Without ``keep`` nothing is kept for others: for balls that nobody will ask for again.
         """
         sets = [each for each in (near, between) if each is not None and ball_of(each) is not None]
+        sets = sets if len(sets) == 2 else []
+        key = float(float32_run), *(number for each in sets for number in _key(each))
         with self._lock:
-            kept = self._pairs
-            key = float(float32_run), *(number for each in sets[: 2 * (len(sets) == 2)] for number in _key(each))
-            known = kept.pop(key, None)
+            known = self._pairs.pop(key, None)
             if known is None:
-                like = next(reversed(kept.values()), None)
-                one, other = None, None
-                roots: tuple[Array | None, Array | None] = (None, None)
-                if len(sets) == 2:
-                    one, roots = ball_of(sets[0]), (sets[0].root, sets[1].root)
-                    other = next((each[2] for at, each in kept.items() if at[0] == key[0] and at[4:] == key[4:]), None)
-                    other = ball_of(sets[1]) if other is None else other
-                pairs = Pairs(self.network, float32_run, one, other, None if like is None else like[0])
-                known = pairs, one, other, roots
-                if not keep:
-                    return known[:3]
-            kept[key] = known
-            while len(kept) > KEPT:
-                kept.popitem(last=False)
+                one, other = (ball_of(each) for each in sets) if sets else (None, None)
+                known = Pairs(self.network, float32_run, one, other), one, other, [each.root for each in sets]
+            if keep:
+                self._pairs[key] = known
+                while len(self._pairs) > KEPT:
+                    self._pairs.popitem(last=False)
             return known[:3]
 
     def enclose(
@@ -88,14 +81,18 @@ class Preparations:
         tier: Tier,
         *,
         float32_run: bool = False,
-        once: bool = False,
         pulls: list[Array] | None = None,
-    ) -> Bounds:
-        """Outputs at the centres and over ``centre + v``, ``v`` in ``sets``: :func:`isonomy_verify.tiers.enclose`."""
+    ) -> Enclosure:
+        """Outputs over ``centre + v``, ``v`` in ``sets``: :func:`isonomy_verify.tiers.enclose`, and what
+        :mod:`isonomy_verify.additive` says besides."""
         prepared = self.single(sets, float32_run)
         if prepared.region is not None:
-            return enclose(prepared, centre, tier, once=once, pulls=pulls)
-        return enclose(self.single(None, float32_run), centre, tier, region_of(sets), once=once)
+            found = enclose(prepared, centre, tier, pulls=pulls)
+        else:
+            found = enclose(self.single(None, float32_run), centre, tier, region_of(sets))
+        if self.additive is None or float32_run or tier != "tight":
+            return found
+        return _moved(found, enclose_at(self.single(), centre), self.additive.differences(centre, None, sets))
 
     def compare(
         self,
@@ -108,6 +105,7 @@ class Preparations:
         float32_run: bool = False,
         tight: bool = True,
         keep: bool = True,
+        quick: bool = False,
     ) -> list[Gap]:
         """Outputs of somebody ``near``, of somebody a difference ``between`` away from them and within ``limits``, and
         the difference of the two; the same for every part of ``near`` in ``within``."""
@@ -116,9 +114,24 @@ class Preparations:
         if one is None or other is None:
             around, apart, *smaller = (region_of(each) for each in (near, between, *within))
             room = None if limits is None else region_of(limits)
-            return compare(pairs, centre, around, apart, room, smaller, tight)
-        balls = [ball for each in within if (ball := ball_of(each)) is not None]
-        return compare(pairs, centre, one, other, None, balls, tight)
+            gaps = compare(pairs, centre, around, apart, room, smaller, tight, quick)
+        else:
+            balls = [ball for each in within if (ball := ball_of(each)) is not None]
+            gaps = compare(pairs, centre, one, other, None, balls, tight, quick)
+        if self.additive is None or float32_run or not tight:
+            return gaps
+        return [self._added(gap, centre, part, between) for gap, part in zip(gaps, (near, *within), strict=True)]
+
+    def _added(self, gap: Gap, centre: Array, near: ConvexSets, between: ConvexSets) -> Gap:
+        """A gap within what the sum over coordinates says of the difference."""
+        assert self.additive is not None
+        apart = both(gap.between, self.additive.differences(centre, near, between))
+        return Gap(gap.near, _moved(gap.far, gap.near, apart), Enclosure(*apart))
+
+
+def _moved(known: Enclosure, at: Enclosure, apart: Ends) -> Enclosure:
+    """What is known of outputs that are ``apart`` from those ``at`` a place."""
+    return Enclosure(*both(known, minus(at, (-apart[1], -apart[0]))))
 
 
 def _key(sets: ConvexSets) -> tuple[float, float, float]:

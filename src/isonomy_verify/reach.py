@@ -18,16 +18,25 @@ from functools import cached_property
 
 import numpy as np
 
-from isonomy_verify.arithmetic import Array, down, up
+from isonomy_verify.arithmetic import Array, down, stepped_up, up
+from isonomy_verify.combinations import PAIRS, Product, product_of
+from isonomy_verify.combined import Gaps, is_shared
+from isonomy_verify.domain import Mask
 from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
 from isonomy_verify.preparations import Preparations
 from isonomy_verify.regions import Index
 from isonomy_verify.sets import ConvexSets, Regions
-from isonomy_verify.similar import DeltaError, Similarity, axis_reach
+from isonomy_verify.similar import DeltaError, Similarity, is_norm
 
 WIDE = 1e6
 """On the unbounded domain "anybody" is anybody within this radius."""
+
+MANY = 16
+"""Combinations of categories from which on intervals of all of them save more passes than they cost."""
+
+TURNS = (1, 3, 8)
+"""Combinations of a person that are bounded tightly, turn by turn."""
 
 ROWS = 65_536
 """Rows looked at together when a whole table is measured."""
@@ -45,6 +54,7 @@ class Reach:
         free = replace(self.domain, immutable=np.zeros_like(self.domain.immutable))
         self.ball = Similarity(ground, 0.0, free, similarity.max_branches, keep=True)
         self._balls: dict[float, Similarity] = {}
+        self._counting: dict[float, Reach] = {}
 
     def bound(self, x: Array, radii: Sequence[float], tight: bool = True, size: int = 1024) -> Array:
         """Upper bounds (n, radii) of the violation of anybody within each of the ascending ``radii`` of the rows of
@@ -65,6 +75,10 @@ class Reach:
         except DeltaError:
             return np.full(worst.shape, np.inf)
         for regions in balls[-1].each(x):
+            if self._combines(regions):
+                seen[regions.owner] = True
+                self._bound_combinations(x, regions, balls, tight, worst)
+                continue
             for near in regions.pieces(min(size, self._at_once(regions))):
                 smaller = [ball.parts(x, near) for ball in balls[:-1]]
                 seen[near.owner], alone = True, np.ones(len(near), dtype=bool)
@@ -79,6 +93,85 @@ class Reach:
         worst[~seen] = np.inf
         return worst
 
+    def stands(self, x: Array, radius: float, margin: float = 0.0, size: int = 1024) -> Mask:
+        """Whether (n,) nobody within the radius of the rows of ``x`` has a decision that somebody similar has
+        otherwise, by more than a ``margin`` of outputs.
+
+        **Soundness.** The largest of the counts over all regions is 0 only where it is in each of them.
+        """
+        if not self.head.decides:
+            return np.zeros(len(x), dtype=bool)
+        if margin not in self._counting:
+            head = replace(self.head, counts=True, margin=max(margin, self.head.margin))
+            self._counting[margin] = Reach(self.network, head, self.similarity, self.ground, self.float32_run)
+        return np.asarray(self._counting[margin].bound(x, [radius], size=size)[:, 0] == 0)
+
+    def _combines(self, near: Regions) -> bool:
+        """Are similar sets products of categories and numbers, of many combinations?"""
+        if not self._listed or not self._whole(near):
+            return False
+        return product_of(self.similarity, near.centre, (near.sets.low, near.sets.high)) is not None
+
+    @cached_property
+    def _listed(self) -> bool:
+        """Has somebody, who stands for all, many combinations of categories, and can they be bounded together?"""
+        domain = self.domain
+        if self.float32_run or domain.kind != "realizable" or not is_shared(self.network.network):
+            return False
+        somebody = np.where(domain.numeric, domain.low, 0.0)[None]
+        for start, stop in domain.blocks:
+            somebody[0, start] = float(stop - start > 1)
+        product = product_of(self.similarity, somebody)
+        return product is not None and product.size >= MANY
+
+    def _bound_combinations(
+        self, x: Array, near: Regions, balls: Sequence[Similarity], tight: bool, worst: Array
+    ) -> None:
+        """Raise ``worst`` (n, radii) to the bounds over regions, each radius by passes of its own: what a larger one
+        leaves of combinations that are not its worst says little of smaller ones."""
+        parts = [ball.parts(x, near) for ball in balls[:-1]] + [(near.sets, np.ones(len(near), dtype=bool))]
+        for j, (sets, alive) in enumerate(parts):
+            rows = np.flatnonzero(alive)
+            around = Regions(near.owner[rows], near.centre[rows], sets[rows])
+            product = product_of(self.similarity, around.centre, (around.sets.low, around.sets.high))
+            assert product is not None
+            step = max(1, PAIRS // product.size)
+            for start in range(0, len(rows), step):
+                part = slice(start, start + step)
+                value = self._combined(around[part], product.of(part), tight)
+                np.maximum.at(worst[:, j], around.owner[part], value)
+
+    def _combined(self, near: Regions, product: Product, tight: bool) -> Array:
+        """Bounds (regions,) of the violation over the regions ``near``: all combinations by intervals, then rung by
+        rung those that may be the largest."""
+        value = np.where(product.allowed, np.inf, 0.0)
+        gaps = Gaps(self.network.pairs()[0], self.domain, near, product, tight)
+        for tile, gap in gaps.intervals():
+            some = tile.people, tile.combinations
+            value[some] = np.where(product.allowed[some], self.head.gap(*gap).reshape(value[some].shape), 0.0)
+        done, seen = ~product.allowed, ~product.allowed
+        floor, row, j, turn = np.zeros(len(near)), np.arange(len(near) if tight else 0), value.argmax(1), 0
+        while len(row):
+            value[row, j] = np.minimum(value[row, j], self._passes(near, product, row, j, False))
+            done[row, j] = True
+            np.maximum.at(floor, row, value[row, j])
+            row, j = np.nonzero((value > floor[:, None]) & ~done & ~seen)
+            if len(row):
+                value[row, j], seen[row, j] = np.minimum(value[row, j], self._passes(near, product, row, j, True)), True
+            rank = np.where((value > floor[:, None]) & ~done, value, -1.0)
+            top = np.argsort(-rank, axis=1, kind="stable")[:, : TURNS[min(turn, len(TURNS) - 1)]]
+            row, place = np.nonzero(np.take_along_axis(rank, top, 1) >= 0)
+            j, turn = top[row, place], turn + 1
+        return np.where(product.empty, np.inf, stepped_up(value.max(1)))
+
+    def _passes(self, near: Regions, product: Product, row: Index, combination: Index, quick: bool) -> Array:
+        """Bounds of some combinations by backward passes."""
+        between = product.regions(row, combination)
+        centre = near.centre[row]
+        apart = _moved(between.sets, between.centre - centre)
+        gaps = self.network.compare(centre, near.sets[row], apart, self._limits(near, row, apart), quick=quick)
+        return self.head.gap(*gaps[0])
+
     def everywhere(self, x: Array) -> tuple[float, float]:
         """An upper bound of the violation of anybody at all, and up to which radius around the rows of ``x`` it holds.
 
@@ -88,6 +181,8 @@ class Reach:
         """
         domain = self.domain
         if domain.kind == "unbounded":
+            if self.ground.of_own.any():  # a cost that is no distance
+                return np.inf, WIDE
             with np.errstate(over="ignore"):
                 centre = x.mean(axis=0, keepdims=True)
             starts = range(0, len(x), ROWS)
@@ -115,19 +210,22 @@ class Reach:
     @cached_property
     def is_norm(self) -> bool:
         """Does every move cost something? Otherwise nobody stands still, not even at radius 0."""
-        ground = self.ground
-        if not np.isinf(ground.box(np.zeros(ground.width), 0.0)[1]).any():
-            return True
-        return bool(len(ground.root)) and bool(np.isfinite(axis_reach(ground.root, ground.order, 1.0)[1]).all())
+        return is_norm(self.ground)
 
     @cached_property
     def single_radius(self) -> bool:
-        """May neurons be judged all together? Then a pass says little of smaller radii, which are worth their own.
+        """May neurons be judged all together? Then a pass says little of smaller radii, which are worth their own; and
+        where combinations of categories are bounded together, every radius has passes of its own.
 
         Neuron by neuron it says nearly as much of them as theirs would. A guide, nothing more.
         """
         root = self.similarity.form.root
-        return bool(len(root) >= root.shape[1])
+        return self.own_passes or bool(len(root) >= root.shape[1])
+
+    @property
+    def own_passes(self) -> bool:
+        """Does every radius cost passes of its own?"""
+        return self._listed
 
     def _between(self, near: Regions) -> list[Regions]:
         """Differences between somebody in the regions and somebody similar."""

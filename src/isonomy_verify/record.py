@@ -33,7 +33,7 @@ from isonomy_verify.text import quoted
 
 Arrays = dict[str, NDArray[Any]]
 
-FORMAT = 5
+FORMAT = 7
 STATEMENT, PREDICATE = "https://in-toto.io/Statement/v1", f"urn:isonomy:certificate:{FORMAT}"
 PAYLOAD = "application/vnd.in-toto+json"
 DOCUMENT, ENVELOPE, EVIDENCE = "certificate.json", "certificate.dsse.json", "evidence"
@@ -53,9 +53,23 @@ DEPTH = 32
 
 _NAME = re.compile(r"[a-z_0-9]+(\.[a-z_0-9]+)*", re.ASCII)
 _KINDS = {
-    "<i8": ("rows", "count", "inputs", "index", "roundings", "width"),
+    "<i8": (
+        "rows",
+        "count",
+        "inputs",
+        "index",
+        "roundings",
+        "width",
+        "coordinate",
+        "category",
+        "missing",
+        "left",
+        "right",
+        "roots",
+        "output",
+    ),
     "<u4": ("pass",),
-    "|u1": ("decision", "kind"),
+    "|u1": ("decision", "kind", "masks"),
 }
 _DTYPES = {name: np.dtype(kind) for kind, names in _KINDS.items() for name in names}
 

@@ -194,7 +194,7 @@ class Ball:
             return np.asarray(
                 np.sqrt(np.vecdot(t, t)) * (self.radius * (1 + gamma(t.shape[1] + 16))) + 2.0**-500 * (1 + self.radius)
             )
-        return np.asarray(norm_up(t, self.dual) * (self.radius * (1 + 8 * U)) + TINY)
+        return np.asarray(norm_up(t, self.dual) * (self.radius * (1 + 8 * U)) + TINY * (1 + self.radius * t.shape[1]))
 
     def maximiser(self, t: Array, owner: Index | slice) -> Array:
         """On the sphere."""
@@ -538,19 +538,20 @@ class Sum:
 
     def support(self, t: Array, owner: Index | slice) -> Array:
         """The sum of both, or what the limits say."""
-        first, second, third = self._parted(t)
+        first, second, third = self.parted(t)
         one, other = self.first.support(first, owner), self.second.support(second, owner)
         both = one + other + (np.abs(one) + np.abs(other)) * (2 * U)
         both = np.where(np.isnan(both), np.inf, both)
         return both if self.limits is None else np.fmin(both, self.limits.support(third, owner))
 
-    def _parted(self, t: Array) -> tuple[Array, Array, Array]:
+    def parted(self, t: Array) -> tuple[Array, Array, Array]:
+        """Coefficients or places by the parts whose landings stand side by side."""
         one, other = self._ends
         return t[:, :one], t[:, one:other], t[:, other:]
 
     def maximiser(self, t: Array, owner: Index | slice) -> Array:
         """Both together; nothing is left to the limits."""
-        first, second, third = self._parted(t)
+        first, second, third = self.parted(t)
         parts = [self.first.maximiser(first, owner), self.second.maximiser(second, owner), np.zeros(third.shape)]
         return np.concatenate([np.broadcast_to(part, (len(t), part.shape[1])) for part in parts], axis=1)
 

@@ -42,8 +42,11 @@ from isonomy_verify.sets import ConvexSets, Regions
 Wander = tuple[Array, Array]
 """How far down and up a centre may itself move, coordinate by coordinate."""
 
-MAX_BRANCHES = 1024
+MAX_BRANCHES = 2**15
 """Beyond this many choices of categories an individual's similar set is relaxed."""
+
+LISTED = 1024
+"""The same where choices are listed as regions: those of products are bounded together, tile by tile, without."""
 
 HELD = 2**22
 """Numbers of each kind that describe the regions held at a time; some five kinds of eight bytes each are held."""
@@ -116,7 +119,7 @@ class Similarity:
 
     def at_once(self, x: Array, wander: Wander | None = None) -> int:
         """How many rows of ``x`` have so few regions together that these may be held: counted, on a few of them."""
-        if self.domain.kind != "realizable" or len(x) * self.max_branches * self.domain.width <= HELD:
+        if self.domain.kind != "realizable" or len(x) * min(self.max_branches, LISTED) * self.domain.width <= HELD:
             return max(1, len(x))
         return max(1, min(len(x), int(HELD / (self.domain.width * self.count(x, wander)))))
 
@@ -158,7 +161,7 @@ class Similarity:
         if not branches.priced or (regions.sets.extent[:, ~self.domain.numeric] > 0).any():
             # Categories that were not listed, flags included: the whole region stands for its part.
             return regions.sets, everywhere
-        low, high = self._ranges(x, None)
+        low, high = self.ranges(x)
         return self._sets(x, low, high, branches, regions.owner, regions.centre, (), still=True)
 
     def _known_branches(self) -> Branches:
@@ -232,15 +235,15 @@ class Similarity:
         return ConvexSets(*ball, low, high, blocks, base, inverse, clipped)
 
     def _relaxed(self, x: Array, owner: Index, blocks: tuple[tuple[int, int], ...], wander: Wander | None) -> Regions:
-        low, high = self._ranges(x, wander)
+        low, high = self.ranges(x, wander)
         root, inverse = self._relaxed_root
         return Regions(owner, x, self._around(root, inverse, low, high, blocks, x))
 
     def _realizable(self, x: Array, owner: Index, branches: Branches, wander: Wander | None) -> list[Regions]:
         if not branches.priced:
             return [self._relaxed(x, owner, self._one_hot_blocks() if wander is None else (), wander)]
-        low, high = self._ranges(x, wander)
-        found = enumerate_branches(branches, x, low, high, self.max_branches)
+        low, high = self.ranges(x, wander)
+        found = enumerate_branches(branches, x, low, high, min(self.max_branches, LISTED))
         regions = []
         if len(found.row):
             relaxed = found.relaxed if wander is None else ()
@@ -282,10 +285,7 @@ class Similarity:
         if reach is not None:
             low[:, branches.numeric] = np.maximum(low[:, branches.numeric], reach[0])
             high[:, branches.numeric] = np.minimum(high[:, branches.numeric], reach[1])
-        if still:
-            self._narrow_to_lattice(centre, low, high)
-        else:
-            self._narrow_to_steps(low, high)
+        self.narrow(centre, low, high, still)
         alive = ~((low > high).any(axis=1) | (radius < 0))
         sets = ConvexSets(
             root=branches.root,
@@ -316,7 +316,7 @@ class Similarity:
         ends = [self.form.box(end, self.delta) for end in (lowest, highest)]
         return np.minimum(ends[0][0], ends[1][0]), np.maximum(ends[0][1], ends[1][1])
 
-    def _ranges(self, x: Array, wander: Wander | None) -> tuple[Array, Array]:
+    def ranges(self, x: Array, wander: Wander | None = None) -> tuple[Array, Array]:
         """The moves that metric box, domain ranges and immutability leave.
 
         **Soundness.** ``low − z ≤ y − z ≤ high − z`` for members, widest at the ends of where ``z`` wanders; sums and
@@ -328,6 +328,14 @@ class Similarity:
         high = np.minimum(high, np.maximum(up(self.domain.high - lowest), 0.0))
         low[:, self.domain.immutable] = high[:, self.domain.immutable] = 0.0
         return low, high
+
+    def narrow(self, centre: Array, low: Array, high: Array, still: bool) -> None:
+        """Shrink boxes, in place, to the whole numbers that moves lead to: from the centre itself (``still``), or from
+        any place that wanders around it."""
+        if still:
+            self._narrow_to_lattice(centre, low, high)
+        else:
+            self._narrow_to_steps(low, high)
 
     def _narrow_to_lattice(self, centre: Array, low: Array, high: Array) -> None:
         """Shrink, in place, the interval of each whole-number coordinate to the lattice points within it.
@@ -415,3 +423,11 @@ def axis_reach(root: Array, order: float, radius: float) -> tuple[Array, Array]:
         return inverse, np.full(size, np.inf)
     furthest = 2 * radius * (norms.max() if size else 0.0)
     return inverse, (radius * norms + residual * furthest) * (1 + 8 * U) + TINY
+
+
+def is_norm(form: Form) -> bool:
+    """Does every move cost something? Otherwise a ball of radius 0 is more than a point."""
+    free = np.isinf(form.box(np.zeros(form.width), 0.0)[1])
+    if not free.any():
+        return True
+    return bool(len(form.root)) and bool(np.isfinite(axis_reach(form.root[:, free], form.order, 1.0)[1]).all())

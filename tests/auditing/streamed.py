@@ -11,7 +11,6 @@ import torch
 from tests.certificates.people import METRIC, SCHEMA, network, table
 
 from isonomy.auditing import Plan
-from isonomy.networks.graph import Affine
 
 FILES, ROWS, CHUNK = 2, 30, 20  # a chunk has rows of one file only: two in each
 
@@ -23,7 +22,7 @@ def write_files(folder: Path) -> Path:
         table(ROWS, seed=number).to_parquet(folder / "data" / f"{number}.parquet")
     (folder / "schema.toml").write_text(SCHEMA.to_toml(), encoding="utf-8")
     METRIC.save(folder / "metric.toml")
-    layers = [node.op for node in network().graph.nodes if isinstance(node.op, Affine)]
+    layers = [node for node in network().graph.nodes if node.kind == "affine"]
     parts = [(i, name, getattr(layer, name)) for i, layer in enumerate(layers) for name in ("weight", "bias")]
     state = {f"{2 * i}.{name}": torch.from_numpy(array) for i, name, array in parts}
     torch.save(state, folder / "model.pt")

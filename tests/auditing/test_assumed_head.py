@@ -15,7 +15,6 @@ from isonomy import Network, load_population
 from isonomy.auditing import Plan, run, write
 from isonomy.auditing.inputs import read_inputs
 from isonomy.cli import main
-from isonomy.networks.graph import Affine
 from isonomy.report.facts import facts_of
 from isonomy.report.text import to_json, to_markdown
 
@@ -30,7 +29,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     network = Network.from_layers(
         [rng.normal(size=(3, width)), rng.normal(size=(2, 3))], [rng.normal(size=3), np.zeros(2)]
     )
-    layers = [node.op for node in network.graph.nodes if isinstance(node.op, Affine)]
+    layers = [node for node in network.graph.nodes if node.kind == "affine"]
     path = tmp_path_factory.mktemp("model") / "model.pt"
     parts = [(i, part, getattr(each, part)) for i, each in enumerate(layers) for part in ("weight", "bias")]
     torch.save({f"{i}.{part}": torch.from_numpy(array) for i, part, array in parts}, path)
@@ -42,8 +41,8 @@ def test_it_stands_in_report_summary_and_certificate(model: Path, tmp_path: Path
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # it is said in the audit, not besides
         found = run(asked, None, inputs=read_inputs(asked))
-    assert to_json(facts_of(found))["remarks"] == [found.network.remark] and "raw numbers" in found.network.remark
-    assert f"Note: {found.network.remark}" in to_markdown(facts_of(found))
+    assert to_json(facts_of(found))["remarks"] == [found.model.remark] and "raw numbers" in found.model.remark
+    assert f"Note: {found.model.remark}" in to_markdown(facts_of(found))
     out = write(found, tmp_path / "out")
     assert predicate_of(out)["question"]["head_from"] == "declared"  # the file does not say it
     assert "which was assumed" in (out / "report.html").read_text()
@@ -69,5 +68,5 @@ def test_the_command_says_it_and_takes_a_head(
 
 def test_a_streamed_audit_says_it(tmp_path: Path) -> None:
     asked = plan(write_files(tmp_path), head="auto")
-    assert "raw numbers" in read_inputs(asked).network.remark
-    assert audited(asked)[1]["remarks"] == [read_inputs(asked).network.remark]
+    assert "raw numbers" in read_inputs(asked).model.remark
+    assert audited(asked)[1]["remarks"] == [read_inputs(asked).model.remark]

@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -124,12 +125,13 @@ def test_what_is_for_people_and_for_ci(written: Audited) -> None:
     out, _ = written
     suite = ElementTree.parse(out / "junit.xml").getroot()
     assert (suite.get("failures"), suite.get("errors"), suite.get("skipped")) == ("0", "0", "0")
+    assert datetime.fromisoformat(suite.get("timestamp") or "")
     page, notes = (out / "report.html").read_text(), (out / "summary.md").read_text()
-    assert "No population within 0.05 of these 60 individuals" in notes and "60 people" in page
+    assert "In any population within 0.05 of these people" in notes and "60 people" in page
     assert "--engine local" in notes and "--engine local" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
-    assert "✅ Mean certified." in notes
-    assert {each.name for each in out.iterdir()} == AUDIT_FILES - {"certificate.dsse.json"}
+    assert "✅ Average within the limit." in notes
+    assert {each.name for each in out.iterdir()} == AUDIT_FILES - {"certificate.dsse.json", "question"}
     assert not work_of(out).exists()
 
 
@@ -223,7 +225,7 @@ def test_stopped_anywhere_while_writing_it_goes_on(
 def test_redacted(folder: Path, tmp_path: Path) -> None:
     out, facts = audited(plan(folder, out=str(tmp_path / "out"), redact=True))
     assert [each.name for each in tmp_path.iterdir()] == ["out"], "nothing is kept on the way"
-    assert {each.name for each in out.iterdir()} == AUDIT_FILES - {*RESUMABLE, "certificate.dsse.json"}
+    assert {each.name for each in out.iterdir()} == AUDIT_FILES - {*RESUMABLE, "certificate.dsse.json", "question"}
     assert facts["redacted"]
     assert list(pd.read_parquet(out / "individuals.parquet").columns) == [
         "row",
@@ -233,7 +235,7 @@ def test_redacted(folder: Path, tmp_path: Path) -> None:
         "verdict",
     ]
     kept = {each.name for each in (out / "evidence").iterdir()}
-    assert "network.0.width.bin" in kept and not kept & {f"{name}.bin" for name in WITHHELD}
+    assert "model.0.width.bin" in kept and not kept & {f"{name}.bin" for name in WITHHELD}
 
 
 def test_a_redacted_audit_takes_the_place_of_one_that_was_not(folder: Path, copied: Audited) -> None:
@@ -241,7 +243,7 @@ def test_a_redacted_audit_takes_the_place_of_one_that_was_not(folder: Path, copi
     assert list(out.rglob("people.x.bin")) and list(out.glob("parts/*"))
     audited(plan(folder, out=str(out), redact=True))
     assert not list(out.rglob("people.x.bin")) and not list(out.glob("parts/*"))
-    assert (out / "evidence" / "network.0.width.bin").exists()
+    assert (out / "evidence" / "model.0.width.bin").exists()
 
 
 def test_a_dataset_that_changes_before_it_is_read(folder: Path, tmp_path: Path) -> None:
@@ -251,7 +253,7 @@ def test_a_dataset_that_changes_before_it_is_read(folder: Path, tmp_path: Path) 
     people = inputs.open_source(asked, None)
     table(ROWS, seed=5).to_parquet(data / "1.parquet")
     with pytest.raises(FileError, match="was changed during the run"):
-        certify(inputs.network, people, inputs.metric, 0.1, 0.05, domain="unbounded", tier="interval", progress=None)
+        certify(inputs.model, people, inputs.metric, 0.1, 0.05, domain="unbounded", tier="interval", progress=None)
 
 
 def test_a_csv_file_leaves_no_copy_of_people(folder: Path, tmp_path: Path) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import NamedTuple
-from unittest import mock
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +10,7 @@ from tests.fuzz.engine import ordered
 
 from isonomy.bounds import kernel
 from isonomy.networks.network import Network
-from isonomy_verify import arithmetic, tiers
-from isonomy_verify import prepared as preparation
+from isonomy_verify import tiers
 from isonomy_verify.sets import ConvexSets, ball_of, region_of
 
 Array = NDArray[np.float64]
@@ -36,20 +32,12 @@ def enclose(
     tier: tiers.Tier = "tight",
     *,
     float32_run: bool = False,
-    float32_products: bool | None = None,
 ) -> Enclosed:
-    """Without ``sets`` at the centres alone. ``float32_products``: in which wide networks carry moves, at any width or
-    at none."""
+    """Without ``sets`` at the centres alone."""
     head = kernel.head_of(network, None, float32_run)
-    with ExitStack() as stack:
-        if float32_products is not None:
-            stack.enter_context(mock.patch.object(kernel, "_ready", WeakKeyDictionary()))
-            for module in (arithmetic, preparation):
-                stack.enter_context(mock.patch.object(module, "WIDE", 1 if float32_products else 1_000_000))
-        shared = sets is not None and ball_of(sets) is not None
-        prepared = kernel.prepared_for(network, sets if shared else None, float32_run)
-        if sets is None:
-            at = over = tiers.enclose_at(prepared, centre)
-        else:
-            at, over = tiers.enclose(prepared, centre, tier, None if shared else region_of(sets))
+    shared = sets is not None and ball_of(sets) is not None
+    prepared = kernel.prepared_for(network, sets if shared else None, float32_run)
+    at = over = tiers.enclose_at(prepared, centre)
+    if sets is not None:
+        over = tiers.enclose(prepared, centre, tier, None if shared else region_of(sets))
     return Enclosed(ordered(head, at), ordered(head, over), head.violation(at, over))

@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from tests.ball_activations import apply, sigma
 
 from isonomy import Mahalanobis, Metric, WeightedLp, certify_local
-from isonomy.networks.graph import ACTIVATIONS, Activation, Affine, Graph, Head, Input, Node
+from isonomy.networks.graph import Activation, Graph, Head, Node, affine
 from isonomy.networks.network import Network
+from isonomy_verify.activations import SHAPES
 from isonomy_verify.sets import ConvexSets
 
 from .asked import enclose
@@ -46,7 +47,7 @@ Support = Callable[[list[Any]], Any]
 
 
 def test_every_activation_is_looked_at() -> None:
-    assert {kind for kind, _ in KINDS} == set(ACTIVATIONS)
+    assert {kind for kind, _ in KINDS} == set(SHAPES)
 
 
 # -- arithmetic -----------------------------------------------------------------------------------------------------
@@ -93,12 +94,12 @@ class Plain:
     network: Network = field(init=False)
 
     def __post_init__(self) -> None:
-        nodes = [Node(Input(self.weights[0].shape[1]))]
+        nodes = []
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             if layer:
-                nodes.append(Node(Activation(*self.kinds[layer - 1]), (len(nodes) - 1,)))
-            nodes.append(Node(Affine.of(weight, bias), (len(nodes) - 1,)))
-        self.network = Network(Graph(tuple(nodes)), self.head)
+                nodes.append(Node("activation", activation=Activation(*self.kinds[layer - 1])))
+            nodes.append(affine(weight, bias))
+        self.network = Network(Graph.chain(nodes), self.head)
 
     def layers(self) -> list[tuple[list[list[Any]], list[Any]]]:
         """Rows and biases of every layer, the last one merged into the margins without rounding."""
@@ -374,7 +375,7 @@ def test_interval_tier(seed: int, shape: str, radius: float, kind: Any) -> None:
 @settings(steady, max_examples=6)
 @given(seed=seeds, shape=shapes, kind=st.sampled_from(KINDS))
 def test_interval_tier_of_wide_layers(seed: int, shape: str, kind: Any) -> None:
-    """From 64 neurons on moves are carried in float32, which costs a few parts in 10⁴ of the moves."""
+    """Wider layers are summed in another order."""
     rng = np.random.default_rng(seed)
     sizes = [3, 68, 65, 1]
     weights = [rng.normal(size=(b, a)) / a**0.5 for a, b in pairwise(sizes)]
@@ -385,7 +386,7 @@ def test_interval_tier_of_wide_layers(seed: int, shape: str, kind: Any) -> None:
         x = rng.normal(size=3)
         around = region(rng, shape, 3, float(rng.choice([1e-6, 1e-2, 0.3])))
         exact = propagated(plain, [arb(float(v)) for v in x], around.support)
-        compare(plain, x, around, "interval", exact, 2e-3, plain.size(x, around.extent))
+        compare(plain, x, around, "interval", exact, 1e-9, plain.size(x, around.extent))
 
 
 @steady
@@ -402,8 +403,7 @@ def test_tight_tier_of_straight_pieces(seed: int, shape: str, radius: float, kin
         around = region(rng, shape, len(x), radius)
         exact = linear(plain, [arb(float(v)) for v in x], around.support)
         size = plain.size(x, around.extent)
-        turns = any(parameters and min(parameters) < 0 for kind, parameters in plain.kinds if kind != "clip")
-        compare(plain, x, around, "tight", exact, 0.1 if turns else 0.01, size, math.inf)
+        compare(plain, x, around, "tight", exact, 0.1, size, math.inf)
         contains(plain, x, around, "tight")
 
 

@@ -128,12 +128,9 @@ def margins_of(network: Network, raw: np.ndarray) -> np.ndarray:
     radius=st.sampled_from([0.0, 1e-6, 0.1]),
     size=st.sampled_from([1.0, 3.0]),
     far=st.sampled_from([1.0, 1e3]),
-    float32_products=st.booleans(),
     tier=st.sampled_from(["interval", "quick", "tight"]),
 )
-def test_float32_runs_stay_inside(
-    seed: int, radius: float, size: float, far: float, float32_products: bool, tier: Any
-) -> None:
+def test_float32_runs_stay_inside(seed: int, radius: float, size: float, far: float, tier: Any) -> None:
     rng = np.random.default_rng(seed)
     width, outputs = int(rng.integers(1, 5)), int(rng.integers(1, 4))
     module = random_module(rng, width, outputs, size)
@@ -141,10 +138,9 @@ def test_float32_runs_stay_inside(
     network = Network.from_torch(module, width=width, head=head)
     centre = rng.normal(size=(2, width)) * far
     others = centre[:, None] + radius * rng.choice([-1.0, 1.0, 1.0, -1.0, 0.0, 0.3], (2, 6, width))
-    options = {"float32_run": True, "float32_products": float32_products}
-    found = enclose(network, centre, box_around(centre, others), tier, **options)
+    found = enclose(network, centre, box_around(centre, others), tier, float32_run=True)
     (at_low, at_high), (low, high), upper = found
-    alone_low, alone_high = enclose(network, centre, None, **options).at
+    alone_low, alone_high = enclose(network, centre, None, float32_run=True).at
     own, moved = runs(module, centre, rng), [runs(module, others[row], rng) for row in range(2)]
     for run in own:
         found_at = margins_of(network, run)

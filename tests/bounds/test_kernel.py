@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.kernel.truth import escapes
 
-from isonomy.bounds.kernel import head_of, nodes_of, prepared_for
+from isonomy.bounds.kernel import head_of, prepared_for
 from isonomy.errors import ParameterError
-from isonomy.networks.graph import Activation, Affine, Graph, Input, Node
+from isonomy.networks.graph import Activation, Graph, Node, affine
 from isonomy.networks.network import Head, Network
 from isonomy_verify.regions import BallBox
 from isonomy_verify.tiers import enclose, enclose_at
@@ -29,28 +29,29 @@ def test_slack_covers_the_exact_weights(seed: int) -> None:
     rng = np.random.default_rng(seed)
     size = float(rng.choice([1e-16, 1e-9, 1e-3]))
 
-    def pair(width: int, out: int) -> tuple[Affine, Affine]:
+    def pair(width: int, out: int) -> tuple[Node, Node]:
         weight, bias = rng.normal(size=(out, width)), rng.normal(size=out)
         slack = rng.random(out) * size
         shares = rng.dirichlet(np.full(width, 0.3), size=out) * rng.choice([-1, 1], (out, width))
-        true = Affine.of(weight + 0.999 * slack[:, None] * shares, bias - 0.999 * slack)
+        true = affine(weight + 0.999 * slack[:, None] * shares, bias - 0.999 * slack)
         off = np.abs(true.weight - weight).sum(1), np.abs(true.bias - bias)  # rounded weights may be further off
         both = [np.maximum(slack, part * (1 + 1e-12)) for part in off]
-        return Affine.of(weight, bias, weight_slack=both[0], bias_slack=both[1]), true
+        return affine(weight, bias, weight_error=both[0], bias_error=both[1]), true
 
     layers = [pair(3, 4), pair(4, 2)]
     known, true = (
-        Graph((Node(Input(3)), Node(first, (0,)), Node(Activation("tanh"), (1,)), Node(last, (2,))))
+        Graph.chain([first, Node("activation", activation=Activation("tanh")), last])
         for first, last in zip(*layers, strict=True)
     )
     centre, radius = rng.normal(size=(2, 3)) * float(rng.choice([1.0, 1e3])), float(rng.choice([0.0, 0.2]))
     sides = np.full((2, 3), radius)
     for tier in ("interval", "tight"):
-        at, over = enclose(prepared_for(Network(known, "regression")), centre, tier, BallBox(-sides, sides))
+        prepared = prepared_for(Network(known, "regression"))
+        at, over = enclose_at(prepared, centre), enclose(prepared, centre, tier, BallBox(-sides, sides))
         for row in range(2):
-            assert not escapes(nodes_of(true), at.low[row], at.high[row], centre[row])
+            assert not escapes(true.nodes, at.low[row], at.high[row], centre[row])
             for move in rng.choice([-radius, radius], (3, 3)):
-                assert not escapes(nodes_of(true), over.low[row], over.high[row], centre[row], move)
+                assert not escapes(true.nodes, over.low[row], over.high[row], centre[row], move)
 
 
 def test_k_classes_are_read_in_the_documented_order() -> None:

@@ -70,10 +70,10 @@ def predicted(network: Network, x: np.ndarray) -> np.ndarray:
     """Layer by layer in extended precision, for multi-layer perceptrons; the head by its definition."""
     value = x.astype(np.longdouble)
     for node in network.graph.nodes[1:]:
-        if hasattr(node.op, "weight"):
-            value = value @ node.op.weight.T.astype(np.longdouble) + node.op.bias
+        if node.weight is not None:
+            value = value @ node.weight.T.astype(np.longdouble) + node.bias
         else:
-            assert node.op.kind == "relu"
+            assert node.activation.kind == "relu"
             value = np.maximum(value, 0)
     if network.head == "regression":
         return value

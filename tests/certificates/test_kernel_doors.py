@@ -9,7 +9,7 @@ import pytest
 
 from isonomy import Counterparts, Explore, Network, WeightedLp, certify_local
 from isonomy.errors import MetricError
-from isonomy.networks.graph import Activation, Affine, Graph, Input, Node
+from isonomy.networks.graph import Activation, Graph, Node, affine
 from isonomy_verify.regions import BallBox
 
 TIERS = pytest.mark.parametrize("tier", ["interval", "quick", "tight", "exact"])
@@ -63,11 +63,7 @@ def test_weights_that_float32_rounds_count_in_every_layer(tier: str) -> None:
         gains = [float(value * single(w)) - float(value) * float(single(w)) for w in tried]
         weights.append(tried[int(np.argmax(gains))])
         value = value * single(weights[-1])
-    nodes = [Node(Input(1))]
-    for weight in weights:
-        affine = Affine.of(np.array([[weight]]), np.array([bias]))
-        nodes.append(Node(affine, (len(nodes) - 1,)))
-    network = Network(Graph(tuple(nodes)), "regression")
+    network = Network(Graph.chain([affine([[weight]], [bias]) for weight in weights]), "regression")
 
     def run(value: float) -> Fraction:
         now = single(value)
@@ -85,7 +81,7 @@ def test_sigmoids_that_saturate_leave_a_decision_open(tier: str, arithmetic: str
     """Two outputs that both become 1: whichever is first wins."""
     top = 18.0 if arithmetic == "float32" else 38.0
     weight, bias = np.array([[1.0], [0.0]]), np.array([0.0, top])
-    network = Network(Graph((Node(Input(1)), Node(Affine.of(weight, bias), (0,)))), "sigmoid")
+    network = Network(Graph.chain([affine(weight, bias)]), "sigmoid")
     found = asked(network, [top - 8.0], 7.5, tier, arithmetic=arithmetic, attack=False)
     assert found.decision[0] == "undecided"  # type: ignore[attr-defined]
 
@@ -116,7 +112,7 @@ def test_metrics_that_are_all_but_singular_are_answered_or_refused_in_a_sentence
 
 
 def test_a_network_that_is_its_input_and_a_free_coordinate() -> None:
-    network = Network(Graph((Node(Input(2)),)), "regression")
+    network = Network(Graph((Node("input", width=2),)), "regression")
     with pytest.raises(MetricError, match="leaves 'x1' free, which the network reads"):
         certify_local(network, np.zeros((1, 2)), WeightedLp(np.array([1.0, 0.0])), 0.1, tier="tight", progress=None)
 
@@ -149,8 +145,7 @@ UNBOUNDED = {
 def test_paths_that_cancel_are_read(case: str, tier: str) -> None:
     """1e16 + 1 − 1e16 is 0 in floats and 1 in truth, and nothing bounds the coordinate that it multiplies."""
     first = np.array([[1.0, 1e16], [0.0, 1.0], [0.0, -1e16]])
-    layers = Affine.of(first, np.zeros(3)), Affine.of(np.ones((1, 3)), np.zeros(1))
-    graph = Graph((Node(Input(2), ()), *(Node(layer, (place,)) for place, layer in enumerate(layers))))
+    graph = Graph.chain([affine(first, np.zeros(3)), affine(np.ones((1, 3)), np.zeros(1))])
     network = Network(graph, "sigmoid")
     metric, delta = UNBOUNDED[case]
     x, y = np.array([[1.0, 0.0]]), np.array([[1.0, -50.0]])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from isonomy import AttackBudget, certify_local
 from isonomy.certificates.local import Tier
-from isonomy.networks.graph import Activation, Affine, Graph, Input, Node
+from isonomy.networks.graph import Activation, Graph, Node, selection
 from isonomy.networks.network import Network
 from isonomy.population import Domain
 from isonomy.similarity import Counterparts, Mahalanobis, Metric, WeightedLp
@@ -92,7 +92,7 @@ def test_one_neuron_meets_its_closed_form(seed: int, kind: str, activation: str)
     found = certify_local(network, x, metric, delta, attack=QUICK)
     t, h = x @ w[0] + b[0], support(w[0])
     slope = float(out[1, 0] - out[0, 0])
-    at, up, down = (sigma(slope * between(v)) for v in (t, t + h, t - h))
+    at, up, down = (sigma(slope * between.shape.value(v)) for v in (t, t + h, t - h))
     exact = np.maximum(np.abs(up - at), np.abs(at - down))
     assert found.upper == pytest.approx(exact, rel=1e-9, abs=1e-9)
     assert (found.lower <= found.upper).all()
@@ -321,7 +321,7 @@ def test_a_protected_feature_that_the_model_does_not_see() -> None:
 
 
 def test_an_unseen_free_feature_on_the_unbounded_domain() -> None:
-    network = Network.from_layers([[[1.0], [-1.0]]], [[0.0, 0.0]]).adapted(Affine.selection([0], 3))
+    network = Network.from_layers([[[1.0], [-1.0]]], [[0.0, 0.0]]).adapted(selection([0], 3))
     found = certify_local(network, np.zeros((1, 3)), WeightedLp([1.0, 0.0, 0.0]), 0.1)
     assert found.upper[0] == pytest.approx(sigma(0.2) - 0.5, rel=1e-9)
 
@@ -416,7 +416,7 @@ def test_regressions_have_no_decision_without_a_cut_off() -> None:
     assert list(found.decision) == ["none", "none"]
     cut = certify_local(network, x, Mahalanobis(np.eye(2)), 0.5, threshold=0.1)
     assert list(cut.decision) == ["flippable", "certified"]
-    many = Network(Graph((Node(Input(2)),)), "regression")
+    many = Network(Graph((Node("input", width=2),)), "regression")
     assert certify_local(many, x, WeightedLp([1.0, 2.0], math.inf), 0.5).upper == pytest.approx([0.5, 0.5])
 
 

@@ -8,6 +8,8 @@ import pytest
 
 import isonomy
 from isonomy import Counterparts, Mahalanobis, Network, Population, Schema
+from isonomy.certificates.movement import _extremes
+from isonomy.problem import Problem
 
 TOML = """
 name = "loans"
@@ -71,3 +73,17 @@ def test_without_a_schema_coordinates_are_listed(people: Population) -> None:
     table = isonomy.certify_local(network(3), x, Mahalanobis(4 * np.eye(3)), 0.1).movement()
     assert table["most"].tolist() == pytest.approx([0.05] * 3)
     assert table["least"].tolist() == pytest.approx([-0.05] * 3)
+
+
+@pytest.mark.parametrize("name", ["german", "adult"])
+def test_products_move_as_far_as_their_regions_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without listing what is similar, the same extremes."""
+    people = isonomy.load_population(name)
+    x, schema = np.array(people.test.sample(12).x), people.schema
+    network = isonomy.Network.from_layers([np.ones((2, schema.width))], [np.zeros(2)])
+    problem = Problem.of(network, isonomy.Counterparts.of(schema), 1.0, schema.domain("realizable"), schema)
+    assert problem.similarity.product(x) is not None
+    ends = _extremes(problem, x)
+    monkeypatch.setattr(type(problem.similarity), "product", lambda *_: None)
+    for end, listed in zip(ends, _extremes(problem, x), strict=True):
+        np.testing.assert_allclose(end, listed, rtol=0, atol=1e-12)

@@ -74,10 +74,10 @@ def nobody_exceeds(
     share = 0.0
     for i, x in enumerate(what.x):
         for k, radius in enumerate(radii):
-            near = neighbours(rng, free, what.ground, radius, x, count, slope(problem.network, x))
+            near = neighbours(rng, free, what.ground, radius, x, count, slope(problem.model, x))
             # The last proposals stand still: keep some from everywhere.
             near = near[rng.permutation(len(near))[:count]]
-            value, z, y = worst_pair(rng, problem.network, domain, problem.metric, problem.delta, near, others)
+            value, z, y = worst_pair(rng, problem.model, domain, problem.metric, problem.delta, near, others)
             assert value <= bound[i, k] + ROUNDING, (i, radius, value, bound[i], z, y)
             share = max(share, value / max(bound[i, k], 1e-12))
     return share

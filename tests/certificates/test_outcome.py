@@ -11,7 +11,6 @@ import pytest
 
 from isonomy import Network, WeightedLp, certify_local
 from isonomy.errors import ParameterError
-from isonomy.networks.graph import Affine
 from isonomy.population import Feature, Label, Population, Schema
 from isonomy.population.outcome import decided, named, outcome_of, rule
 
@@ -34,7 +33,7 @@ def test_decisions_are_those_of_the_rule(
     """Certified: nobody similar is decided otherwise. Flippable: the counterpart is. Several classes: any other one."""
     kind, outputs = head
     raw = network(outputs, (3, 6, outputs), kind, gain=4.0)
-    layers = [node.op for node in raw.graph.nodes if isinstance(node.op, Affine)]
+    layers = [node for node in raw.graph.nodes if node.kind == "affine"]
     biases = [layers[0].bias, layers[1].bias - np.median(raw.logits(EVERYBODY), axis=0)]  # all classes are given
     judged = Network.from_layers([layer.weight for layer in layers], biases, head=kind)
     names = ("low", "high") if kind == "regression" else tuple(map(str, range(2 if outputs == 1 else outputs)))

@@ -15,9 +15,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kernel.test_shifts import worst_mean
 
-from isonomy import Counterparts, Network, Part, Population, Schema, WeightedLp, certify
+from isonomy import (
+    Counterparts,
+    Mix,
+    Network,
+    Part,
+    Population,
+    Schema,
+    Stability,
+    Transport,
+    WeightedLp,
+    certify,
+)
 from isonomy.certificates.certificate import headline
-from isonomy.certificates.dual import Dual, best_mixture, cells_of_table
 from isonomy.errors import DataError, IsonomyError, ParameterError, SoundnessError
 from isonomy.population import Feature
 
@@ -64,8 +74,8 @@ def test_any_values_and_weights(seed: int, at_least: float, n: int) -> None:
     weights = np.where(rng.random(n) < 0.2, 0.0, rng.lognormal(0, 4, n))
     weights[0] = 1.0
     truth, shift = worst_mean(values.tolist(), weights.tolist(), at_least), Part(at_least)
-    upper = Dual([cells_of_table([0.0], values[:, None], 1.0, weights)], shift).bound(at_least).upper
-    lower = best_mixture(shift, np.arange(n), np.zeros(n), values, weights).value
+    found = shift.answer(values, values, weights, None, 1.0)
+    upper, lower = found.upper, found.lower
     assert Fraction(lower) <= truth <= Fraction(upper)
     assert lower == pytest.approx(float(truth), rel=1e-9) and upper == pytest.approx(float(truth), rel=1e-9)
 
@@ -74,11 +84,9 @@ def test_any_values_and_weights(seed: int, at_least: float, n: int) -> None:
 def test_where_few_are_treated_otherwise_they_are_all_in_the_part(at_least: float) -> None:
     values, weights = np.array([0.5, 0.0, 0.0, 0.25, 0.0, 0.0, 0.0, 0.0]), np.ones(8)
     truth = worst_mean(values.tolist(), weights.tolist(), at_least)
-    lower = best_mixture(Part(at_least), np.arange(8), np.zeros(8), values, weights).value
-    upper = Dual([cells_of_table([0.0], values[:, None], 1.0, weights)], Part(at_least)).bound(at_least)
-    assert Fraction(lower) <= truth <= Fraction(upper.upper)
-    assert lower == pytest.approx(float(truth), rel=1e-12) and upper.upper == pytest.approx(float(truth), rel=1e-12)
-    assert upper.tolerance <= 1e-9
+    found = Part(at_least).answer(values, values, weights, None, 1.0)
+    assert Fraction(found.lower) <= truth <= Fraction(found.upper)
+    assert (found.lower, found.upper) == pytest.approx((float(truth), float(truth)), rel=1e-12)
 
 
 @pytest.mark.parametrize("chunk", [7, 1000])
@@ -156,17 +164,108 @@ def test_numbers_of_other_kinds_become_the_float_below() -> None:
     assert Part(np.float32(0.1)).at_least == float(np.float32(0.1))
 
 
+@pytest.mark.parametrize("shift", [Part(0.3), Stability(0.2, 5), Part(0.5, strangers=0.1), Mix(["d"])])
+def test_decisions_that_can_change_are_bounded_beside_the_mean(shift: Any) -> None:
+    """By the same shift, of ones where a decision is not proved to stay, and of ones where it was turned."""
+    frame = pd.DataFrame(np.clip(X, -4, 4), columns=list("abc")).assign(d=["u", "v", "w"] * 10)
+    numbers = tuple(Feature(name, low=-4, high=4, protected=name == "a") for name in "abc")
+    schema = Schema("p", (*numbers, Feature("d", "categorical", categories=("u", "v", "w"))))
+    people, model = Population.from_frame(frame, schema), wide()
+    found = certify(model, people, Counterparts.of(schema), 1.0, [Part(1.0), shift], **QUIET)
+    assert found.shifts == (shift,) and found.shift == Part(1.0)
+    answer, decision = found.under(shift), found.local.decision
+    assert answer.changes is not None and found.changes is not None
+    assert found.changes.lower == pytest.approx(np.mean(decision == "flippable"), rel=1e-12)
+    assert found.changes.upper == pytest.approx(np.mean(decision != "certified"), rel=1e-12)
+    assert answer.changes.lower >= found.changes.lower - 1e-9 and answer.upper >= found.upper - 1e-9
+    alone = certify(model, people, Counterparts.of(schema), 1.0, shift, **QUIET)
+    assert (alone.upper, alone.lower) == (answer.upper, answer.lower)
+    assert alone.worst_case.value == pytest.approx(alone.lower, rel=1e-9)
+    if isinstance(shift, Mix):
+        groups = [decision[k::3] for k in range(3)]
+        assert answer.changes.upper == pytest.approx(max(np.mean(each != "certified") for each in groups), rel=1e-12)
+
+
+def wide() -> Network:
+    rng = np.random.default_rng(3)
+    weights = [rng.normal(size=(6, 6)), rng.normal(size=(2, 6))]
+    return Network.from_layers(weights, [np.zeros(6), np.zeros(2)])
+
+
+def test_limits_are_those_of_named_groups() -> None:
+    schema = Schema(
+        "p", (Feature("a", low=-4, high=4), Feature("d", "categorical", categories=("u", "v", "w"), protected=True))
+    )
+    frame = pd.DataFrame({"a": np.linspace(-1, 1, 12), "d": ["w", "u", "v"] * 4})
+    people = Population.from_frame(frame, schema)
+    rng = np.random.default_rng(0)
+    model = Network.from_layers([rng.normal(size=(5, 4)), rng.normal(size=(2, 5))], [np.zeros(5), np.zeros(2)])
+    ask = lambda shift: certify(model, people, Counterparts.of(schema), 1.0, shift, **QUIET)  # noqa: E731
+    free = ask(Mix("d"))
+    means = {name: free.local.upper[frame["d"] == name].mean() for name in "uvw"}
+    assert free.upper == pytest.approx(max(means.values()), rel=1e-12)
+    first, second, third = sorted(means, key=means.__getitem__, reverse=True)
+    held = ask(Mix(["d"], {first: (0.0, 0.3), third: (0.2, 1.0)}))
+    assert held.upper == pytest.approx(0.3 * means[first] + 0.5 * means[second] + 0.2 * means[third], rel=1e-9)
+    for wrong, says in (({"x": (0, 1)}, "among the individuals"), ({"u": (0.5, 0.4)}, "least and a largest share")):
+        with pytest.raises(ParameterError, match=says):
+            ask(Mix(["d"], wrong))
+    with pytest.raises(ParameterError, match="features with categories"):
+        ask(Mix(["a"]))
+    with pytest.raises(ParameterError, match="add up to"):
+        ask(Mix(["d"], dict.fromkeys("uvw", (0.5, 1.0))))
+    with pytest.raises(ParameterError, match="with a schema"):
+        certify(network(), X, METRIC, 0.2, Mix("d"), **QUIET)
+
+
+def test_one_shift_with_moves_comes_first() -> None:
+    found = certify(network(), X[:6], METRIC, 0.2, [Part(0.5), Transport(0.05)], rounds=0, attack=False, **QUIET)
+    assert isinstance(found.shift, Transport) and found.shifts == (Part(0.5),) and found.changes is not None
+    for wrong in ([Transport(0.1), Transport(0.2)], []):
+        with pytest.raises(ParameterError, match="'shift' must be at"):
+            certify(network(), X, METRIC, 0.2, wrong, **QUIET)
+    for make in (lambda: Stability(-0.1), lambda: Stability(math.inf), lambda: Stability(0.1, 0), lambda: Mix([]),
+                 lambda: Stability(0.1, 2000), lambda: Mix(["a", "a"]), lambda: Part(0.1, 1.0)):  # fmt: skip
+        with pytest.raises(ParameterError):
+            make()
+
+
 def test_what_makes_no_sense_of_a_part_is_refused() -> None:
     people = population().held_out()
     found = certify(network(), people, Counterparts.of(people.schema), 1.0, Part(0.2), confidence=0.9, **QUIET)
     for ask in (lambda: found.gamma, lambda: found.order, lambda: found.largest_gamma(0.5), lambda: found.ground):
         with pytest.raises(IsonomyError, match=r"^A shift of kind 'part' has no '\w+'.*\.$"):
             ask()
-    with pytest.raises(DataError, match="about parts of these individuals"):
-        _ = found.population
     for wrong in ({"gamma": 0.1}, {"order": 2.0}, {"ground": "l1"}):
         with pytest.raises(ParameterError, match=r"'shift' must be.*Part"):
             certify(network(), X, METRIC, 0.1, Part(0.2), **wrong)
+
+
+def test_the_population_behind_the_sample() -> None:
+    """Where it may be spoken of: above the bound for the sample, more so for smaller parts; not where people come in
+    clusters, of which only all have a statement."""
+    people, shifts = population().held_out(), [Part(1.0), Part(0.5), Part(0.2), Stability(0.1, 5)]
+    ask = Counterparts.of(people.schema), 1.0
+    found = certify(network(), people, *ask, shifts, confidence=0.9, epsilon=2.0, **QUIET)
+    answers = [found.under(shift) for shift in shifts]
+    behind = [each.behind.upper for each in answers if each.behind is not None]
+    assert all(each.upper < upper for each, upper in zip(answers, behind, strict=True)) and behind[:3] == sorted(
+        behind[:3]
+    )
+    assert found.population_upper == behind[0] and found.population_verdict == "certified"
+    for each in answers:
+        share = each.changes
+        assert share is not None and share.behind is not None
+        assert share.behind.lower <= share.lower <= share.upper <= share.behind.upper
+    assert certify(network(), people, *ask, Part(0.5), **QUIET).under(Part(0.5)).behind is None  # nothing was asked
+    homes: dict[str, Any] = {"cluster": np.arange(30) // 2, "max_cluster": 4, "confidence": 0.9, **QUIET}
+    assert certify(network(), X, METRIC, 0.2, Part(1.0), **homes).population_upper > 0
+    torn = certify(network(), X, METRIC, 0.2, Part(0.5), **homes)
+    assert torn.under(Part(0.5)).behind is None
+    with pytest.raises(DataError, match="come in clusters"):
+        _ = torn.population
+    with pytest.raises(DataError, match="at least two"):
+        _ = certify(network(), X[:1], METRIC, 0.2, Part(0.5), confidence=0.9, **QUIET).population
 
 
 def test_sides_that_contradict_each_other_are_refused() -> None:
@@ -174,4 +273,4 @@ def test_sides_that_contradict_each_other_are_refused() -> None:
     with pytest.raises(SoundnessError, match="In a part with at least 30 % of the individuals the mean output changes"):
         found._compare(0.3, found.upper + 0.1, found.upper)
     with pytest.raises(SoundnessError):
-        replace(found, points=replace(found.points, value=found.points.value + 0.5))
+        replace(found, local=replace(found.local, upper=found.local.lower * 0.9))

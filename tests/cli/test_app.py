@@ -118,7 +118,7 @@ def bad_inputs(files: Path) -> dict[str, tuple[list[Any], str]]:
 def bad(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of files of which most are no good."""
     from isonomy.networks import Network
-    from isonomy.training.perceptron import write_onnx
+    from isonomy.training.onnx_file import write_onnx
 
     folder = tmp_path_factory.mktemp("bad")
     with contextlib.chdir(folder):
@@ -191,7 +191,7 @@ def test_train_repair_and_frontier(answered: Callable[..., Any], run: Callable[.
     import shlex
 
     small = ("--data", "moons", "--hidden", "8", "--epochs", "2", *QUICK)
-    status, facts = answered("train", *small, "--learning-rate", "1e-9", "--out", "model.onnx")
+    status, facts = answered("train", *small, "--method", "sgd", "--learning-rate", "1e-9", "--out", "model.onnx")
     assert status == 3 and facts["collapsed"] and "model.onnx " in facts["reason"]
     assert facts["reason"].endswith(", on the training rows")
     small = (*small, "--learning-rate", "0.1", "--method", "sgd")

@@ -14,7 +14,9 @@ def test_details_are_shown_as_they_are() -> None:
     screen = io.StringIO()
     console = Console(file=screen, width=200)
     hostile = "[bold]x[/bold] [link=http://a]b[/link] [/]"
-    found = SimpleNamespace(question={"head": hostile}, claims=[("files", "not checked", hostile)], result="accepted")
+    found = SimpleNamespace(
+        question={"head": hostile}, claims=[("files", "not checked", hostile)], result="accepted", answer="accepted"
+    )
     for part in _show(found):
         console.print(part)
     assert screen.getvalue().count(hostile) == 2

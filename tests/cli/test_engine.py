@@ -121,10 +121,10 @@ def test_killed_and_started_again(answered: Answered, folder: Path, alone: Path,
 
 def test_what_stands_on_the_terminal_and_the_status(run: Run, folder: Path, tmp_path: Path) -> None:
     """The parts of an earlier audit answer other epsilons at once."""
-    for epsilon, status, word in ((0.4, 0, "CERTIFIED"), (0.001, 3, "UNDECIDED")):
+    for epsilon, status, word in ((0.4, 0, "within the accepted"), (0.001, 3, "is open")):
         found, text, _ = run(*words(plan(folder, out=str(tmp_path / "out"), epsilon=epsilon)))
         assert found == status and word in text and "individuals.parquet" in text
-        assert "these 60 individuals" in text and f"isonomy verify {tmp_path / 'out'}" in text
+        assert "60 people" in text and f"isonomy verify {tmp_path / 'out'}" in text
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ def test_compare_reads_streamed_audits(run: Run, answered: Answered, alone: Path
     assert found["individuals"]["both"] == 60
     run(*words(plan(folder, out=str(tmp_path / "out"), data=str(folder / "data" / "0.parquet"), epsilon=0.3)))
     status, found = answered("compare", alone, tmp_path / "out")
-    assert status == 0 and found["changed"] == {"network": False, "people": True, "metric": False, "schema": False}
+    assert status == 0 and found["changed"] == {"model": False, "people": True, "metric": False, "schema": False}
     assert found["question"] == {"epsilon": [0.4, 0.3], "individuals": [60, 30]} and found["comparable"]
     assert found["upper"][0] == predicate_of(alone)["claims"]["upper"]
     assert "Changed: people." in run("compare", alone, tmp_path / "out")[1]
@@ -191,7 +191,7 @@ def test_compare_of_one_in_memory_and_one_streamed(run: Run, folder: Path, tmp_p
     for name, options in (("memory", {"engine": None, "chunk": None}), ("streamed", {})):
         assert run(*words(plan(folder, data=data, out=str(tmp_path / name), **options)))[0] == 0
     status, page, _ = run("compare", tmp_path / "memory", tmp_path / "streamed")
-    assert status == 0 and "Network, people, metric and schema are the same." in page
+    assert status == 0 and "Model, people, metric and schema are the same." in page
     assert "Of 30 individuals in both" in page
 
 

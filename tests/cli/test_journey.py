@@ -191,7 +191,7 @@ def test_the_commands_that_an_audit_prints_can_be_pasted(plan: str, run: Callabl
     status, said, _ = run("audit", plan, *QUICK, "--out", "my audit")
     assert status == 0
     commands = [line.partition(": ")[2] for line in said.splitlines() if ": isonomy " in line]
-    assert [command.split()[1] for command in commands] == ["explain", "verify"]
+    assert [command.split()[1] for command in commands] == ["verify"]
     for command in commands:
         assert run(*shlex.split(command)[1:])[0] == 0, command
 
@@ -226,7 +226,7 @@ def test_redacted_audits_keep_no_chunks(plan: str, run: Callable[..., Any], monk
 def test_the_page_for_people(plan: str, run: Callable[..., Any]) -> None:
     status, page, err = run("audit", plan, *QUICK, "--epsilon", "1")
     assert status == 0 and err == ""
-    for words in ("CERTIFIED", "at most", "at least", "sex", "Nothing is said of the population", "isonomy verify"):
+    for words in ("within the limit", "at most", "at least", "sex", "isonomy verify"):
         assert words in page
     assert "\x1b" not in page, "no colours where nobody looks"
 

@@ -45,7 +45,7 @@ def test_an_audit_is_asked_about_the_class_that_is_named(plan: str, run: Run, an
     page = run("compare", "plain", "asked")[1]
     assert "different questions" in page and "| threshold | none | 0.3 |" in page
     # Between the two cut-offs the same person is decided otherwise.
-    given = record.problem.network(record.people.x)
+    given = record.problem.model(record.people.x)
     for place in (*np.flatnonzero((given[:, 0] >= 0.3) & (given[:, 0] < 0.5))[:1].tolist(), 0):
         row, expected = (
             str(record.people.rows[place]),

@@ -17,9 +17,9 @@ from isonomy.population import Population, Schema
 from isonomy.training import FairClassifier
 
 SCORES = ("accuracy", "balanced_accuracy", "auc", "log_loss")
-SMALL = ("--hidden", "6", "--epochs", "3", "--learning-rate", "0.02")
+SMALL = ("--method", "u-dif", "--hidden", "6", "--epochs", "3", "--learning-rate", "0.02")
 QUESTIONS = {
-    "defaults": "limit = 5\n",
+    "defaults": "limit = 5\ngamma = 0.1\n",
     "another": 'split = "train"\nlimit = 5\nseed = 3\ndelta = 1.5\ngamma = 0.05\norder = 2.0\nground = "l1"\n'
     'tier = "interval"\ndomain = "relaxed"\n',
 }
@@ -89,6 +89,21 @@ def test_a_training_says_what_an_audit_of_the_same_file_says(
     same(found, audited)
     _, printed = answered(*shlex.split(found["audit"])[1:], "--out", "printed")
     same(found, printed)
+
+
+def test_a_scorecard_is_what_is_trained_unless_said(
+    asked: Callable[[str], Path], answered: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    """Its choice, its points and an audit of the file; without torch."""
+    file = asked("limit = 5\ngamma = 0.0\nno_search = true\n")
+    _, found = answered("train", file, "--epsilon", "0.5", "--out", "card.onnx")
+    assert found["choice_reached"] and found["chosen"]["upper"] <= 0.85 * 0.5 and "history" not in found
+    _, audited = answered("audit", file, "--split", "test", "--epsilon", "0.5", "--model", "card.onnx")
+    same(found, audited)
+    _, shown, _ = run("train", file, "--epsilon", "0.5", "--out", "card.onnx")
+    assert " ".join(shown.split()).count("logistic regression") and "relative violation" in shown
+    points = pd.read_csv("card.onnx.csv")
+    assert points["feature"][0] == "(everybody)" and "sex" not in set(points["feature"])
 
 
 def test_decisions_are_by_the_cut_off_of_the_question(asked: Callable[..., Path], answered: Callable[..., Any]) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from isonomy.problem import Model
+from isonomy.model import HeadName, Model
 
 
 class ModelContract:
@@ -25,7 +25,7 @@ class ModelContract:
     def test_it_is_a_model(self) -> None:
         model = self.model()
         assert isinstance(model, Model) and model.kind and model.name
-        assert model.head in ("softmax", "sigmoid", "regression") and model.input_width == self.people().shape[1]
+        assert model.head in get_args(HeadName) and model.input_width == self.people().shape[1]
 
     def test_answers_are_probabilities_or_numbers_of_each_individual(self) -> None:
         model, x = self.model(), self.people()

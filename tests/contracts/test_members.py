@@ -13,20 +13,33 @@ import pytest
 from scipy.optimize import linprog
 from tests.contracts.engine import EngineContract
 from tests.contracts.model import ModelContract
-from tests.contracts.shift import ShiftContract
+from tests.contracts.shift import ReweightingContract, ShiftContract
 from tests.contracts.store import StoreContract
 from tests.contracts.support_set import WIDTH, SupportSetContract
-from tests.contracts.test_toys import CARDS, METRIC, SCHEMA, STUMP, X, seen, strange
+from tests.contracts.test_toys import CARDS, METRIC, SCHEMA, STUMP, X, black_box, seen
 from tests.contracts.tier import TierContract
-from tests.contracts.toys import BlackBox
 
-from isonomy import Counterparts, Mahalanobis, Network, Part, Schema, Transport, WeightedLp
+from isonomy import (
+    Counterparts,
+    Domain,
+    Drift,
+    Mahalanobis,
+    Marginals,
+    Mix,
+    Network,
+    Part,
+    Schema,
+    Stability,
+    Transport,
+    WeightedLp,
+)
 from isonomy.certificates.protocol import Tier, tier_for
 from isonomy.engine import DaskEngine, Engine, LocalEngine
 from isonomy.files import FolderStore, Store
 from isonomy.population import Feature
 from isonomy.problem import Problem
 from isonomy_verify.dual import Cells
+from isonomy_verify.marginals import Margin
 from isonomy_verify.regions import Ball, BallBox, Sum
 from isonomy_verify.sets import ConvexSets, region_of
 
@@ -57,7 +70,7 @@ class TestStump(ModelContract):
 
 
 class TestBlackBox(ModelContract):
-    model = staticmethod(lambda: BlackBox(strange, SCHEMA.width))
+    model = staticmethod(lambda: black_box())
     people = staticmethod(lambda: seen().x)
 
 
@@ -109,9 +122,7 @@ class TestStumpTier(TierContract):
 
 class TestEnumeration(TierContract):
     def tier(self) -> tuple[Tier, np.ndarray]:  # type: ignore[override]
-        return tier_for(
-            Problem.of(BlackBox(strange, SCHEMA.width), Counterparts.of(SCHEMA), 1.0, schema=SCHEMA)
-        ), seen().x[:8]
+        return tier_for(Problem.of(black_box(), Counterparts.of(SCHEMA), 1.0, schema=SCHEMA)), seen().x[:8]
 
 
 # -- shifts --
@@ -141,6 +152,17 @@ class Transported(ShiftContract):
 class TestFirstOrder(Transported): ...
 
 
+class TestDrift(Transported):
+    average = True
+
+    def shift(self) -> Any:
+        return Drift({"x1": 3, "x2": "5%"}, self.average, self.gamma).on(Domain.unbounded(3))
+
+
+class TestDriftOfEverybody(TestDrift):
+    average, order = False, np.inf
+
+
 class TestSecondOrder(Transported):
     order = 2.0
 
@@ -157,28 +179,38 @@ class TestNobodyFurther(Transported):
     order, gamma = np.inf, 0.5
 
 
-class Parts(ShiftContract):
-    at_least = 0.3
-
-    def shift(self) -> Any:  # type: ignore[override]
-        return Part(self.at_least)
-
-    def truth(self, some: Cells) -> float:  # type: ignore[override]
-        share = some.weights / some.weights.sum()
-        g = np.array([some.value[(some.owner == i) & (some.near == 0) & ~some.open_].max() for i in range(len(share))])
-        bounds = [(0.0, each / self.at_least) for each in share]
-        return -float(linprog(-g, A_eq=np.ones((1, len(g))), b_eq=[1.0], bounds=bounds, method="highs").fun)
+class TestParts(ReweightingContract):
+    @staticmethod
+    def shifts() -> list[Any]:
+        return [Part(0.3), Part(0.01), Part(1.0), Part(0.5, strangers=0.1)]
 
 
-class TestWorstPart(Parts): ...
+class TestIndices(ReweightingContract):
+    @staticmethod
+    def shifts() -> list[Any]:
+        return [Stability(0.25), Stability(0.0), Stability(3.0, 5), Stability(0.1, 2, strangers=0.2)]
 
 
-class TestWorstFew(Parts):
-    at_least = 0.01
+class TestMixes(ReweightingContract):
+    @staticmethod
+    def shifts() -> list[Any]:
+        limits = ((0.1, 0.5), (0.0, 1.0), (0.2, 0.3))
+        return [Mix(["sex"]), Mix(["sex", "race"], limits), Mix(["sex"], None, strangers=0.3)]
 
 
-class TestEverybodyIsAPart(Parts):
-    at_least = 1.0
+class TestMargins(ReweightingContract):
+    @staticmethod
+    def shifts() -> list[Any]:
+        known = (Margin("sex", None, (0.3, 0.3, 0.4), (0.0,) * 3), Margin("age", (0.5,), (0.5, 0.5), (0.0, 0.0)))
+        return [Marginals(known, residual, tau, 0.1) for residual in (0.0, 0.3, 2.0) for tau in (0.0, 0.1)]
+
+    @staticmethod
+    def cells(groups: Any) -> Any:
+        return np.stack([groups, 3 + np.arange(40) % 2], axis=1)
+
+    @staticmethod
+    def tilted(shift: Any, cells: Any, weights: Any) -> Any:
+        return shift.tilted(cells, weights)
 
 
 # -- sets of moves --

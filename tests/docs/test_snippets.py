@@ -25,6 +25,7 @@ COMMAND = re.compile(r"^\s*(?:- run: |run: )?(isonomy .*)$", re.MULTILINE)
         pytest.param("explanation/meaning", marks=pytest.mark.slow),
         pytest.param("how-to/choosing", marks=pytest.mark.slow),
         pytest.param("how-to/recipes", marks=pytest.mark.slow),
+        pytest.param("how-to/trees", marks=pytest.mark.slow),
     ],
 )
 def test_the_page_works(

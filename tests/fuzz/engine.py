@@ -19,22 +19,21 @@ from numpy.typing import NDArray
 import isonomy
 from isonomy.bounds.kernel import preparations, prepared_for
 from isonomy.errors import IsonomyError
-from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Operation, Select
+from isonomy.networks.graph import Graph, affine
 from isonomy.networks.network import Network
 from isonomy.population import Domain
 from isonomy_verify import activations, differences, tiers
 from isonomy_verify import network as kernel
-from isonomy_verify import prepared as preparation
+from isonomy_verify.enclosure import Prepared
 from isonomy_verify.heads import Head
-from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox
 from isonomy_verify.sets import ConvexSets, ball_of, region_of
 
-from .networks import Array, Net, Step
+from .networks import Array, Net
 from .people import People
 from .regions import Region
 
-TIERS = ("interval", "quick", "tight", "rows")
+TIERS = ("interval", "quick", "tight")
 """``rows`` is the tight tier with a backward pass of its own for every open neuron."""
 
 EFFORT = isonomy.AttackBudget(restarts=0, steps=4)
@@ -88,11 +87,7 @@ class Judged:
 def enclose(
     net: Net, centre: Array, region: Region, tier: str, *, float32: bool = False, raw: bool = False
 ) -> Enclosed:
-    with (
-        _refusing(raw),
-        np.errstate(all="ignore"),
-        mock.patch.object(preparation, "NARROW", 0),
-    ):  # majorants however narrow
+    with _refusing(raw), np.errstate(all="ignore"):
         head = Head(net.head, net.outputs, None, float32)
         if raw:
             own = _drawn(region)
@@ -102,8 +97,8 @@ def enclose(
             sets = _sets(region)
             own, shared = region_of(sets), ball_of(sets)
             prepared = prepared_for(_network(net), sets if shared else None, float32)
-        one, rows = ("tight", 0.0) if tier == "rows" else (tier, None)
-        at, over = tiers.enclose(prepared, centre, one, None if shared else own, rows)  # type: ignore[arg-type]
+        at = tiers.enclose_at(prepared, centre)
+        over = tiers.enclose(prepared, centre, tier, None if shared else own)  # type: ignore[arg-type]
         return Enclosed(ordered(head, at), ordered(head, over), head.violation(at, over))
 
 
@@ -121,9 +116,7 @@ def compare(
     tight: bool = True,
 ) -> list[Compared]:
     """Somebody in ``near``, somebody ``between`` away from the first, within ``limits``; then for smaller ``near``."""
-    # Neurons one by one as well as all together, whatever the network.
-    crowded = mock.patch.object(differences, "CROWDED", -1.0 if len(centre) % 2 else 1.0)
-    with _refusing(raw), np.errstate(all="ignore"), crowded:
+    with _refusing(raw), np.errstate(all="ignore"):
         head = Head(net.head, net.outputs, None, float32)
         if raw:
             drawn = [near, between, *within]
@@ -239,24 +232,12 @@ def _counted_time(looks: int) -> Iterator[None]:
         yield
 
 
-def _operation(step: Step) -> Operation:
-    match step.op:
-        case "input":
-            return Input(step.width)
-        case "affine":
-            return Affine.of(step.weight, step.bias)
-        case "activation":
-            return Activation(step.kind, step.parameters)
-        case "add":
-            return Add()
-        case "concat":
-            return Concat()
-        case "select":
-            return Select(step.index)
-
-
 def _network(net: Net) -> Network:
-    return Network(Graph(tuple(Node(_operation(step), step.inputs) for step in net.steps)), net.head)
+    own = [
+        affine(step.weight, step.bias)._replace(inputs=step.inputs) if step.op == "affine" else node
+        for step, node in zip(net.steps, _nodes(net), strict=True)
+    ]
+    return Network(Graph(tuple(own)), net.head)
 
 
 def _nodes(net: Net) -> list[kernel.Node]:

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from isonomy_verify import arithmetic
-from isonomy_verify import prepared as preparation
 from isonomy_verify.heads import Head
 
 from . import cases, decisions, people
@@ -40,14 +38,6 @@ def run(numbers: Iterable[int]) -> list[Outcome]:
 def test_every_bound_holds(start: int) -> None:
     found = run(range(start, start + BATCH))
     assert sum(one.ended == "refused" for one in found) <= BATCH // 2
-
-
-@pytest.mark.parametrize("start", range(SHORT, SHORT + 96, 48))
-def test_every_bound_holds_in_float32_products(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which only wide networks have otherwise."""
-    monkeypatch.setattr(arithmetic, "WIDE", 1)
-    monkeypatch.setattr(preparation, "WIDE", 1)
-    run(number for number in range(start, start + 48) if cases.about_runs(number))
 
 
 @pytest.mark.slow

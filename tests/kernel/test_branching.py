@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.branching import Leaves
+from isonomy_verify.enclosure import Prepared
 from isonomy_verify.heads import Head
 from isonomy_verify.network import Node, normal_form
-from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox
 from isonomy_verify.splitting import Splitting
 from isonomy_verify.tiers import Enclosure
 
 from .graphs import chain, draw
-from .test_sweep import RADIUS, hidden, hostile, members
+from .test_enclosure import RADIUS, hidden, hostile, members
 from .truth import ACTIVATIONS, run
 
 KINDS = [a for a in ACTIVATIONS if a.kind != "prelu"]

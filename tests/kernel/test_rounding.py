@@ -15,8 +15,8 @@ import pytest
 
 from isonomy_verify.activations import SHAPES, Activation
 from isonomy_verify.arithmetic import Array, Float32, U
+from isonomy_verify.enclosure import Prepared
 from isonomy_verify.network import Network, Node, normal_form
-from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox
 from isonomy_verify.tiers import Enclosure, Tier, enclose, enclose_at
 
@@ -78,7 +78,7 @@ def test_bounds_of_nearly_nothing_are_nearly_points(
     m = x.shape[1]
     prepared = Prepared(layers, Ball(np.eye(m), 2.0, RADIUS) if shared else None)
     box = BallBox(np.full(x.shape, -RADIUS), np.full(x.shape, RADIUS))
-    low, high = enclose_at(prepared, x) if tier == "at" else enclose(prepared, x, tier, None if shared else box).over
+    low, high = enclose_at(prepared, x) if tier == "at" else enclose(prepared, x, tier, None if shared else box)
     assert ((high - low) <= TARGET * (1 + np.maximum(np.abs(low), np.abs(high)))).all()
 
 
@@ -107,7 +107,7 @@ def test_a_layer_pays_for_its_own_rounding(tier: Way, run_unit: bool) -> None:
     rng = np.random.default_rng(5)
     for _ in range(5):
         nodes, x = cancelling(rng)
-        low, high = point(Prepared(normal_form(nodes), run_unit=run_unit), x, tier)
+        low, high = point(Prepared(normal_form(nodes), float32_run=run_unit), x, tier)
         assert not escapes(nodes, low[0], high[0], x[0])
         if run_unit:
             middle, last, h = (np.asarray(a, dtype=np.float32) for a in (nodes[2].weight, nodes[4].weight, x[0]))
@@ -143,7 +143,7 @@ def point(prepared: Prepared, x: Array, tier: Way) -> tuple[Array, Array]:
     """Outputs at ``x``, by a tier over nothing else."""
     if tier == "at":
         return enclose_at(prepared, x)
-    return enclose(prepared, x, tier, BallBox(np.zeros(x.shape), np.zeros(x.shape))).over
+    return enclose(prepared, x, tier, BallBox(np.zeros(x.shape), np.zeros(x.shape)))
 
 
 def single(nodes: list[Node], x: Array) -> Float32:
@@ -194,10 +194,10 @@ def test_what_rounding_alone_makes_too_large_for_float32(tier: Way, shared: bool
     nodes = following(2, middle, Activation("relu"), plain([[1e20, -1e20]]), Activation("clip", (0.25, 0.75)))
     x = np.array([[1 + 2.0**-24 + 2.0**-40, 1 + 2.0**-24 - 2.0**-40]])
     assert np.isnan(single(nodes, x[0])).all()
-    prepared = Prepared(normal_form(nodes), Ball(np.eye(2), 2.0, 1e-14) if shared else None, run_unit=True)
+    prepared = Prepared(normal_form(nodes), Ball(np.eye(2), 2.0, 1e-14) if shared else None, float32_run=True)
     enclosures = [Enclosure(*point(prepared, x, tier))]
     if tier != "at" and shared:
-        enclosures += enclose(prepared, x, tier)
+        enclosures += [enclose(prepared, x, tier), enclose_at(prepared, x)]
     for low, high in enclosures:
         assert np.isinf(low).all() and np.isinf(high).all()
 
@@ -217,7 +217,7 @@ def test_activations_that_overflow_inside(activation: Activation, at: float) -> 
     network = normal_form(nodes)
     for tier in WAYS:
         for run_unit in (True, False):
-            low, high = point(Prepared(network, run_unit=run_unit), np.array([[at]]), tier)
+            low, high = point(Prepared(network, float32_run=run_unit), np.array([[at]]), tier)
             assert np.isfinite([low, high]).all() != run_unit
 
 
@@ -231,7 +231,7 @@ def test_a_sum_of_millions_in_float32_is_larger_than_its_terms(tier: Way) -> Non
     ]  # fmt: skip
     total = float(np.cumsum(np.full(many, each, np.float32), dtype=np.float32)[-1])
     assert total > 1.02 * many * each
-    low, high = point(Prepared(normal_form(nodes), run_unit=True), np.ones((1, 1)), tier)
+    low, high = point(Prepared(normal_form(nodes), float32_run=True), np.ones((1, 1)), tier)
     assert low[0, 0] <= total <= high[0, 0] and not escapes(nodes, low[0], high[0], np.ones(1))
 
 
@@ -241,7 +241,7 @@ def test_limits_cost_what_is_reached_of_them(tier: Way) -> None:
     for low, high, at in ((0.0, 3.4e38, 3.0), (-3e38, 0.1, 2.0), (-0.1, 5e38, -2.0), (0.1, 0.1, 1.0)):
         nodes = following(1, plain([[1.0]]), Activation("clip", (low, high)), plain([[1.0]]))
         x = np.array([[at]])
-        found = Enclosure(*point(Prepared(normal_form(nodes), run_unit=True), x, tier))
+        found = Enclosure(*point(Prepared(normal_form(nodes), float32_run=True), x, tier))
         assert (found.high - found.low < 1e-4).all()
         assert found.low[0, 0] <= float(single(nodes, x[0])[0]) <= found.high[0, 0]
         assert not escapes(nodes, found.low[0], found.high[0], x[0])
@@ -258,7 +258,7 @@ def test_infinity_times_nothing_is_no_number(run_unit: bool, shared: bool) -> No
     for nodes in (reading, leaving):
         prepared = Prepared(normal_form(nodes), Ball(np.diag([1.0, 0.0]), 2.0, 0.1) if shared else None, run_unit)
         for tier in ("interval", "quick", "tight"):
-            low, high = enclose(prepared, x, tier, None if shared else BallBox(-far, far)).over
+            low, high = enclose(prepared, x, tier, None if shared else BallBox(-far, far))
             assert np.isinf([low, high]).all() == (run_unit and nodes is reading)
             assert np.isfinite([low, high]).all() == (not run_unit or nodes is leaving)
 
@@ -270,7 +270,7 @@ def test_slopes_that_are_small_for_float32(tier: Way) -> None:
         leaky = Activation("leaky_relu", (slope,))
         nodes = following(1, plain([[1.0]]), Activation("relu"), plain([[-1.0]]), leaky, plain([[1.0]]))
         x = np.array([[1e37]])
-        low, high = point(Prepared(normal_form(nodes), run_unit=True), x, tier)
+        low, high = point(Prepared(normal_form(nodes), float32_run=True), x, tier)
         assert low[0, 0] <= float(single(nodes, x[0])[0]) <= high[0, 0]
         assert not escapes(nodes, low[0], high[0], x[0])
 

@@ -14,25 +14,21 @@ import numpy as np
 import pytest
 from flint import ctx
 
-from isonomy_verify import prepared as preparation
 from isonomy_verify import tiers
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
+from isonomy_verify.enclosure import Prepared, Run
 from isonomy_verify.network import Node, normal_form
 from isonomy_verify.preparations import Preparations
-from isonomy_verify.prepared import Prepared
 from isonomy_verify.regions import Ball, BallBox
-from isonomy_verify.runs import Run, enclose_run
 from isonomy_verify.sets import ConvexSets
-from isonomy_verify.sweep import Sweep
-from isonomy_verify.tiers import Bounds, Enclosure, Tier, enclose, enclose_at
+from isonomy_verify.tiers import Enclosure, Tier, enclose, enclose_at
 
 from .graphs import activation, chain, draw
 from .truth import ACTIVATIONS, escapes
 
 TIERS: tuple[Tier, ...] = get_args(Tier)
 EACH = pytest.mark.parametrize("tier", TIERS)
-WAYS: list[tuple[Tier, float | None]] = [("interval", None), ("quick", None), ("tight", None), ("tight", 0.0)]
 
 
 def vertices(rng: np.random.Generator, m: int, radius: float, few: int = 6) -> Array:
@@ -57,13 +53,13 @@ def test_random_graphs_over_boxes(seed: int) -> None:
     radius = float(rng.choice([0.0, 1e-12, 1e-3, 0.5, 20.0]))
     region = BallBox(np.full(x.shape, -radius), np.full(x.shape, radius))
     prepared = Prepared(normal_form(nodes))
-    moves = vertices(rng, x.shape[1], radius)
-    for tier, rows in WAYS:
-        found = enclose(prepared, x, tier, region, rows)
+    moves, at = vertices(rng, x.shape[1], radius), enclose_at(prepared, x)
+    for tier in TIERS:
+        found = enclose(prepared, x, tier, region)
         for row in range(2):
-            assert not escapes(nodes, found.at.low[row], found.at.high[row], x[row])
+            assert not escapes(nodes, at.low[row], at.high[row], x[row])
             for v in moves:
-                assert not escapes(nodes, found.over.low[row], found.over.high[row], x[row], v), (tier, rows)
+                assert not escapes(nodes, found.low[row], found.high[row], x[row], v), tier
 
 
 @pytest.mark.parametrize("seed", range(9))
@@ -75,22 +71,21 @@ def test_random_graphs_over_a_shared_ball(seed: int) -> None:
     radius = float(rng.choice([0.0, 1e-12, 1e-3, 0.5, 20.0]))
     prepared = Prepared(normal_form(nodes), Ball(np.eye(m), order, radius))
     moves = member_of_ball(rng, m, order, radius)
-    for tier, rows in WAYS:
-        found = enclose(prepared, x, tier, None, rows)
+    for tier in TIERS:
+        found = enclose(prepared, x, tier)
         for row in range(2):
             for v in moves:
-                assert not escapes(nodes, found.over.low[row], found.over.high[row], x[row], v), (tier, rows)
+                assert not escapes(nodes, found.low[row], found.high[row], x[row], v), tier
 
 
 @pytest.mark.parametrize("kind", [a for a in ACTIVATIONS if a.kind != "prelu"], ids=lambda a: f"{a.kind}{a.parameters}")
 def test_deep_chains_of_every_activation(kind: Activation) -> None:
-    """Majorants of three layers and all rows behind them, at the corner that a gradient would choose."""
     rng = np.random.default_rng(62)
     nodes = chain(rng, [3, 5, 5, 5, 2], kind)
     x = rng.normal(size=(2, 3))
     prepared = Prepared(normal_form(nodes), Ball(np.eye(3), 2.0, 0.4))
-    for tier, rows in WAYS:
-        found = enclose(prepared, x, tier, None, rows).over
+    for tier in TIERS:
+        found = enclose(prepared, x, tier)
         assert np.isfinite(found.low).all() and np.isfinite(found.high).all()
         for row in range(2):
             for v in member_of_ball(rng, 3, 2.0, 0.4)[:5]:
@@ -104,7 +99,7 @@ def test_a_linear_network_is_bounded_as_it_is(tier: Tier) -> None:
     weight, bias = rng.normal(size=(2, 3)), rng.normal(size=2)
     nodes = [Node("input", width=3), Node("affine", (0,), weight=weight, bias=bias)]
     x = rng.normal(size=(4, 3))
-    found = enclose(Prepared(normal_form(nodes), Ball(np.eye(3), 2.0, 0.3)), x, tier).over
+    found = enclose(Prepared(normal_form(nodes), Ball(np.eye(3), 2.0, 0.3)), x, tier)
     norm = 0.3 * np.linalg.norm(weight, axis=1)
     assert np.allclose(found.high, x @ weight.T + bias + norm, atol=1e-12)
     assert np.allclose(found.low, x @ weight.T + bias - norm, atol=1e-12)
@@ -119,8 +114,9 @@ def test_a_region_of_one_point(tier: Tier, shared: bool) -> None:
     prepared = Prepared(normal_form(nodes), Ball(np.eye(3), 2.0, 0.0) if shared else None)
     found = enclose(prepared, x, tier, None if shared else BallBox(still, still))
     for row in range(3):
-        assert not escapes(nodes, found.over.low[row], found.over.high[row], x[row])
-    assert (found.over.high - found.over.low <= 1e-10).all() and (found.at.high - found.at.low <= 1e-10).all()
+        assert not escapes(nodes, found.low[row], found.high[row], x[row])
+    at = enclose_at(prepared, x)
+    assert (found.high - found.low <= 1e-10).all() and (at.high - at.low <= 1e-10).all()
 
 
 @EACH
@@ -132,7 +128,7 @@ def test_nobody(tier: Tier) -> None:
         (Prepared(network), BallBox(none, none)),
     ):
         found = enclose(prepared, none, tier, region)
-        assert found.at.low.shape == found.over.high.shape == (0, 2)
+        assert found.low.shape == found.high.shape == (0, 2)
     assert enclose_at(Prepared(network), none).low.shape == (0, 2)
 
 
@@ -149,8 +145,8 @@ def test_one_person_is_bounded_as_in_a_batch(tier: Tier) -> None:
             (whole, enclose(prepared, x[part], tier)),
             (boxed, enclose(prepared, x[part], tier, region[part])),
         ):
-            for a, b in zip(all_, one, strict=True):
-                assert np.allclose(a.low[part], b.low, atol=1e-9) and np.allclose(a.high[part], b.high, atol=1e-9)
+            assert np.allclose(all_.low[part], one.low, atol=1e-9)
+            assert np.allclose(all_.high[part], one.high, atol=1e-9)
 
 
 def test_inputs_are_not_changed() -> None:
@@ -160,10 +156,10 @@ def test_inputs_are_not_changed() -> None:
     low, high, before = -np.ones((5, 3)), np.ones((5, 3)), x.copy()
     prepared = Prepared(normal_form(nodes))
     first = enclose(prepared, x, "tight", BallBox(low, high))
-    kept = [np.array(a) for side in first for a in side]
+    kept = [np.array(a) for a in first]
     enclose(prepared, x + 1, "tight", BallBox(low, high))
     assert np.array_equal(x, before) and (low == -1).all() and (high == 1).all()
-    assert all(np.array_equal(a, b) for a, b in zip(kept, (a for side in first for a in side), strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(kept, first, strict=True))
 
 
 def test_the_tiers_come_closer() -> None:
@@ -171,7 +167,7 @@ def test_the_tiers_come_closer() -> None:
     rng = np.random.default_rng(68)
     nodes = chain(rng, [4, 16, 16, 1])
     prepared, x = Prepared(normal_form(nodes), Ball(np.eye(4), 2.0, 0.1)), rng.normal(size=(50, 4))
-    widths = [float((b := enclose(prepared, x, tier).over).high.sum() - b.low.sum()) for tier in TIERS]
+    widths = [float((b := enclose(prepared, x, tier)).high.sum() - b.low.sum()) for tier in TIERS]
     assert widths[2] < widths[1] < widths[0]
 
 
@@ -184,13 +180,13 @@ def test_two_threads_share_what_is_prepared(region: str) -> None:
     x = [rng.normal(size=(n, 4)) for n in (300, 40)]
     boxes = [BallBox(-np.abs(rng.normal(size=a.shape)) * 0.1, np.abs(rng.normal(size=a.shape)) * 0.1) for a in x]
 
-    def bounds(prepared: Prepared, which: int) -> Bounds:
-        return enclose(prepared, x[which], "tight", None if region == "ball" else boxes[which], 0.01)
+    def bounds(prepared: Prepared, which: int) -> Enclosure:
+        return enclose(prepared, x[which], "tight", None if region == "ball" else boxes[which])
 
     ball = Ball(np.eye(4), 2.0, 0.2) if region == "ball" else None
     alone = [bounds(Prepared(network, ball), i) for i in range(2)]
     shared = Prepared(network, ball)
-    found: list[list[Bounds]] = [[], []]
+    found: list[list[Enclosure]] = [[], []]
     start = threading.Barrier(2)
 
     def work(which: int) -> None:
@@ -205,8 +201,7 @@ def test_two_threads_share_what_is_prepared(region: str) -> None:
     for which in range(2):
         assert found[which]
         for one in found[which]:
-            for a, b in zip((p for side in one for p in side), (p for side in alone[which] for p in side), strict=True):
-                assert np.array_equal(a, b)
+            assert all(np.array_equal(a, b) for a, b in zip(one, alone[which], strict=True))
 
 
 @EACH
@@ -221,7 +216,7 @@ def test_float32_runs_at_every_move_are_covered(tier: Tier, shared: bool, kind: 
         x = np.zeros((1, 2))
         ball = Ball(np.eye(2), math.inf, 0.5) if shared else None
         box = None if shared else BallBox(np.full((1, 2), -0.5), np.full((1, 2), 0.5))
-        found = enclose(Prepared(normal_form(nodes), ball, run_unit=True), x, tier, box).over
+        found = enclose(Prepared(normal_form(nodes), ball, float32_run=True), x, tier, box)
         for move in vertices(rng, 2, 0.5):
             assert found.low[0, 0] <= _run32(nodes, move) <= found.high[0, 0]
 
@@ -235,7 +230,7 @@ def test_float32_runs_of_a_linear_network_are_covered(tier: Tier, shared: bool) 
         nodes = [_single(node) for node in chain(rng, [3, 1], bias=0.0)]
         ball = Ball(np.eye(3), math.inf, 0.5) if shared else None
         box = None if shared else BallBox(np.full((1, 3), -0.5), np.full((1, 3), 0.5))
-        found = enclose(Prepared(normal_form(nodes), ball, run_unit=True), np.zeros((1, 3)), tier, box).over
+        found = enclose(Prepared(normal_form(nodes), ball, float32_run=True), np.zeros((1, 3)), tier, box)
         weight = nodes[1].weight
         assert weight is not None
         for sign in (1.0, -1.0):
@@ -282,10 +277,9 @@ def test_numbers_that_underflow_or_are_huge(tier: Tier, order: float, scale: flo
             found = enclose(prepared, x, tier)
             alone = enclose_at(prepared, x)
         with ctx.workprec(4000):
-            for side in (found.at, alone):
-                assert not escapes(nodes, side.low[0], side.high[0], x[0])
+            assert not escapes(nodes, alone.low[0], alone.high[0], x[0])
             for v in member_of_ball(rng, 2, order, 0.1):
-                assert not escapes(nodes, found.over.low[0], found.over.high[0], x[0], v)
+                assert not escapes(nodes, found.low[0], found.high[0], x[0], v)
 
 
 @pytest.mark.parametrize("kind", ["relu", "tanh"])
@@ -301,16 +295,16 @@ def test_runs_that_cancel_are_enclosed(kind: str) -> None:
             Node("affine", (2,), weight=one, bias=np.zeros(1)),
         ]
         prepared, x, still = Prepared(normal_form(nodes)), np.ones((1, 3)), np.zeros((1, 3))
-        for found in (enclose_at(prepared, x), *(enclose(prepared, x, t, BallBox(still, still)).over for t in TIERS)):
+        for found in (enclose_at(prepared, x), *(enclose(prepared, x, t, BallBox(still, still)) for t in TIERS)):
             assert not escapes(nodes, found.low[0], found.high[0], x[0])
 
 
 def test_points_of_deep_networks_are_enclosed_by_passes() -> None:
-    """Where products of norms are coarse a backward pass takes over, at both ends."""
+    """Where ranges from ranges are coarse backward passes take over, at both ends."""
     rng = np.random.default_rng(77)
     nodes = chain(rng, [10] * 25 + [2], gain=1.3)
     prepared, x = Prepared(normal_form(nodes)), rng.normal(size=(3, 10))
-    coarse = Enclosure(*enclose_run(prepared, Run.of(prepared.network, x)))
+    coarse = enclose(prepared, x, "interval", BallBox(np.zeros((1, 10)), np.zeros((1, 10))))
     fine = enclose_at(prepared, x)
     assert (fine.low > coarse.low).all() and (fine.high < coarse.high).all()
     assert ((fine.high - fine.low) < 0.2 * (coarse.high - coarse.low)).all()
@@ -353,8 +347,8 @@ def test_very_deep_networks_with_connections_past_many_layers() -> None:
         first = len(nodes) - 1 if k == 0 else first
     nodes.append(Node("affine", (len(nodes) - 1,), weight=np.ones((1, 1)), bias=np.zeros(1)))
     prepared = Prepared(normal_form(nodes), Ball(np.eye(1), 2.0, 1.0))
-    for tier, rows in WAYS:
-        found = enclose(prepared, np.full((1, 1), 2.0), tier, None, rows).over
+    for tier in TIERS:
+        found = enclose(prepared, np.full((1, 1), 2.0), tier)
         assert not escapes(nodes, found.low[0], found.high[0], np.array([3.0]))
         assert not escapes(nodes, found.low[0], found.high[0], np.array([1.0]))
         assert np.allclose(found.high, 13.5, atol=1e-6) and np.allclose(found.low, 4.5, atol=1e-6)
@@ -366,7 +360,7 @@ def test_what_is_not_a_number_says_nothing() -> None:
     with np.errstate(all="ignore"):
         prepared = Prepared(normal_form(huge), Ball(np.eye(2), 2.0, 1e150))
         for tier in TIERS:
-            found: Enclosure = enclose(prepared, np.full((2, 2), 1e300), tier).over
+            found: Enclosure = enclose(prepared, np.full((2, 2), 1e300), tier)
             assert (found.low == -math.inf).all() and (found.high == math.inf).all()
 
 
@@ -379,8 +373,8 @@ def test_activations_of_single_elements() -> None:
             (Prepared(normal_form(nodes), Ball(np.eye(2), math.inf, 0.7)), None),
             (Prepared(normal_form(nodes)), BallBox(np.full((1, 2), -0.7), np.full((1, 2), 0.7))),
         ):
-            for tier, rows in WAYS:
-                found = enclose(prepared, x, tier, region, rows).over
+            for tier in TIERS:
+                found = enclose(prepared, x, tier, region)
                 for v in vertices(rng, 2, 0.7):
                     assert not escapes(nodes, found.low[0], found.high[0], x[0], v)
 
@@ -388,17 +382,6 @@ def test_activations_of_single_elements() -> None:
 def test_any_activation_can_be_drawn() -> None:
     rng = np.random.default_rng(76)
     assert len({activation(rng, 2).kind for _ in range(400)}) == len({a.kind for a in ACTIVATIONS})
-
-
-def test_narrow_networks_have_no_majorants_and_are_bounded_no_worse(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(5)
-    network, ball, x = normal_form(chain(rng, [6, 20, 20, 1])), Ball(np.eye(6), 2.0, 0.4), rng.normal(size=(20, 6))
-    before = enclose(Prepared(network, ball), x).over
-    monkeypatch.setattr(preparation, "NARROW", 21)
-    narrow = Prepared(network, ball)
-    assert narrow.narrow and not any(narrow.dense)
-    after = enclose(narrow, x).over
-    assert (after.high - after.low).mean() <= (before.high - before.low).mean() * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("tier", ["interval", "quick", "tight"])
@@ -420,7 +403,7 @@ def test_where_a_float32_run_may_overflow_nothing_is_claimed(
     ball = Ball(np.eye(2), 2.0, radius)
     for float32 in (True, False):
         prepared = Prepared(normal_form(nodes), ball if shared else None, float32)
-        low, high = enclose(prepared, x, tier, None if shared else BallBox(-sides, sides)).over
+        low, high = enclose(prepared, x, tier, None if shared else BallBox(-sides, sides))
         assert np.isinf(high[0, 0]) == np.isinf(low[0, 0]) == float32
         assert np.isinf(high[1, 0]) == (float32 and radius > 1e9)
 
@@ -431,7 +414,7 @@ def test_a_preparation_is_for_balls_of_one_order() -> None:
     ready, x, ball = Preparations(normal_form(nodes)), np.zeros((1, 2)), ConvexSets.of_ball(np.ones(2), 1.0, 1.0)
     for order, largest in ((1.0, 1.0), (2.0, math.sqrt(2)), (math.inf, 2.0)):
         sets = replace(ball, order=order)
-        assert ready.enclose(x, sets, "tight").over.high[0, 0] == pytest.approx(largest)
+        assert ready.enclose(x, sets, "tight").high[0, 0] == pytest.approx(largest)
         assert ready.compare(x, sets, sets)[0].between.high[0, 0] == pytest.approx(largest)
 
 
@@ -446,7 +429,7 @@ def test_short_moves_beyond_a_distant_hinge(tier: Tier) -> None:
     ]  # fmt: skip
     x = -(10.0 ** rng.uniform(-3, 60, (300, 1)))
     high = -x * (1 + 2.0**-40 * rng.random((300, 1)))
-    found = enclose(Prepared(normal_form(nodes)), x, tier, BallBox(high * rng.uniform(0.1, 1, (300, 1)), high)).over
+    found = enclose(Prepared(normal_form(nodes)), x, tier, BallBox(high * rng.uniform(0.1, 1, (300, 1)), high))
     assert (found.low <= 0).all() and (found.high >= 0).all()
 
 
@@ -465,14 +448,14 @@ def test_a_batch_is_gone_with_its_bounds(
     no_collector: None, monkeypatch: pytest.MonkeyPatch, kind: str, radius: float
 ) -> None:
     """No cycle that would keep a batch in memory."""
-    made: list[weakref.ref[Sweep]] = []
+    made: list[weakref.ref[Run]] = []
 
-    class Seen(Sweep):
+    class Seen(Run):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             made.append(weakref.ref(self))
 
-    monkeypatch.setattr(tiers, "Sweep", Seen)
+    monkeypatch.setattr(tiers, "Run", Seen)
     nodes, wide = chain(np.random.default_rng(0), [6, 70, 70, 3], Activation(kind)), np.full((3, 6), radius)
     enclose(Prepared(normal_form(nodes)), np.zeros((3, 6)), "tight", BallBox(-wide, wide))
     assert made and all(each() is None for each in made)

@@ -16,14 +16,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 from isonomy.networks import Network
-from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Select
-from isonomy.networks.influence import read_coordinates, read_features
+from isonomy.networks.graph import Activation, Graph, Node, affine
+from isonomy.networks.influence import read_coordinates
 from isonomy.population import Feature, Label, Population, Schema
-from isonomy.problem import on_all_coordinates
 
 
-def layer(weight: object) -> Affine:
-    return Affine.of(np.asarray(weight, dtype=np.float64))
+def layer(weight: object, read: int) -> Node:
+    return affine(weight)._replace(inputs=(read,))  # type: ignore[arg-type]
 
 
 def test_a_column_of_zeros_is_not_read() -> None:
@@ -41,14 +40,19 @@ def test_a_neuron_that_no_output_reads_does_not_count() -> None:
 @pytest.mark.parametrize("path", ["sum", "concatenation", "selection", "slack"])
 def test_a_coordinate_that_is_read_through_any_path_is_read(path: str) -> None:
     """A first layer that is blind to it, and a way past that layer."""
-    blind = Node(layer([[1.0, 0.0]]), (0,))
+    blind = layer([[1.0, 0.0]], 0)
     past: dict[str, list[Node]] = {
-        "sum": [blind, Node(Select((1,)), (0,)), Node(Activation("relu"), (2,)), Node(Add(), (1, 3))],
-        "concatenation": [blind, Node(Concat(), (1, 0)), Node(layer([[1.0, 0.0, 1e-300]]), (2,))],
-        "selection": [Node(Select((0, 1, 0)), (0,)), Node(layer([[1.0, 1.0, 0.0]]), (1,))],
-        "slack": [Node(Affine.of(np.array([[1.0, 0.0]]), weight_slack=np.array([1e-12])), (0,))],
+        "sum": [
+            blind,
+            Node("select", (0,), columns=(1,)),
+            Node("activation", (2,), activation=Activation("relu")),
+            Node("add", (1, 3)),
+        ],
+        "concatenation": [blind, Node("concat", (1, 0)), layer([[1.0, 0.0, 1e-300]], 2)],
+        "selection": [Node("select", (0,), columns=(0, 1, 0)), layer([[1.0, 1.0, 0.0]], 1)],
+        "slack": [affine([[1.0, 0.0]], weight_error=[1e-12])._replace(inputs=(0,))],
     }
-    assert read_coordinates(Graph((Node(Input(2)), *past[path]))).tolist() == [True, True]
+    assert read_coordinates(Graph((Node("input", width=2), *past[path]))).tolist() == [True, True]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -67,8 +71,8 @@ def test_what_is_not_marked_changes_nothing(seed: int) -> None:
 def test_features_that_a_schema_hides_are_not_read() -> None:
     sex = Feature("sex", "categorical", categories=("f", "m"), protected=True, seen=False)
     schema = Schema("people", (sex, Feature("income", low=0, high=1)))
-    network = on_all_coordinates(Network.from_layers([[[1.0]]], [[0.0]], head="sigmoid"), schema)
-    assert read_features(network, schema) == ("income",)
+    network = Network.from_layers([[[1.0]]], [[0.0]], head="sigmoid").on(schema)
+    assert network.read_features(schema) == ("income",)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -97,8 +101,8 @@ def test_pipelines_keep_what_they_are_said_not_to_read(seed: int) -> None:
         Feature("town", "categorical", categories=(*"uvw",)), Feature("sex", "categorical", categories=(*"fm",)),
     )  # fmt: skip
     schema = Schema("people", features, Label("y", ("no", "yes")))
-    network = on_all_coordinates(Network.from_sklearn(model, schema), schema)
-    read = read_features(network, schema)
+    network = Network.from_sklearn(model, schema).on(schema)
+    read = network.read_features(schema)
     values = {"pay": [-2.0, 0.77, np.nan], "age": [0, 3, 5], "town": [*"uvw"], "sex": [*"fm"]}
     for name in values.keys() - set(read):
         tables = [frame.assign(**{name: value, "y": "no"}) for value in values[name]]

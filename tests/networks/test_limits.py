@@ -461,10 +461,10 @@ def test_a_file_has_the_room_of_its_size(tmp_path: Path) -> None:
 
 def test_the_budget_is_for_one_file(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(bytes(100))
-    with limits.reading_file(tmp_path / "model.onnx", "an ONNX network"):
-        limits.reserve(limits.BUDGET + 100, "this")
+    with limits.reading_file(tmp_path / "model.onnx", "an ONNX network") as allowance:
+        allowance.reserve(limits.BUDGET + 100, "this")
         with pytest.raises(NetworkError, match="that is larger than the supported size"):
-            limits.reserve(1, "that")
-    limits.reserve(limits.BUDGET + 1000, "what is no file's")
+            allowance.reserve(1, "that")
+    limits.Allowance().reserve(limits.BUDGET + 1000, "what is no file's")
     with pytest.raises(NetworkError, match="larger"):
-        limits.reserve(limits.MATRIX + 1, "anything")
+        limits.Allowance().reserve(limits.MATRIX + 1, "anything")

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import isonomy
 from isonomy.errors import NetworkError, ParameterError
-from isonomy.training.perceptron import write_onnx
+from isonomy.training.onnx_file import write_onnx
 
 
 def test_whatever_holds_a_model_gives_the_network_in_it(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import torch
 from torch.nn import functional
 
 from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError
-from isonomy.networks.graph import ACTIVATIONS, Activation, Add, Affine, Concat, Graph, Input, Node, Select
+from isonomy.networks.graph import Activation, Graph, Node, activation, affine, diagonal
 from isonomy.networks.network import Network
+from isonomy_verify.activations import SHAPES
 
 RANDOM = np.random.default_rng(0)
 
@@ -37,14 +38,14 @@ def test_probabilities_of_each_head() -> None:
 
 def test_adapters_go_in_front() -> None:
     network = perceptron()
-    adapter = Affine.of(RANDOM.standard_normal((4, 9)), np.ones(4))
+    adapter = affine(RANDOM.standard_normal((4, 9)), np.ones(4))
     adapted = network.adapted(adapter)
     x = RANDOM.standard_normal((5, 9))
     moved = x @ adapter.weight.T + adapter.bias
     assert np.allclose(adapted.logits(x), network.logits(moved))
     assert adapted.input_width == 9
     with pytest.raises(NetworkError, match="gives 3 numbers but 'network' reads 4"):
-        network.adapted(Affine.diagonal(np.ones(3)))
+        network.adapted(diagonal(np.ones(3)))
 
 
 def test_hash_is_of_the_function_not_the_name() -> None:
@@ -54,9 +55,7 @@ def test_hash_is_of_the_function_not_the_name() -> None:
     assert network.hash() != perceptron(activation="tanh").hash()
     assert network.hash() != Network(network.graph, "sigmoid").hash()
     changed = list(network.graph.nodes)
-    layer = changed[1].op
-    assert isinstance(layer, Affine)
-    changed[1] = Node(Affine.of(layer.weight + 1e-15, layer.bias), (0,))
+    changed[1] = changed[1]._replace(weight=changed[1].weight + 1e-15)
     assert network.hash() != Network(Graph(tuple(changed)), network.head).hash()
 
 
@@ -87,33 +86,34 @@ def test_activations_are_the_textbook_functions() -> None:
         Activation("silu"): x * torch.sigmoid(x),
         Activation("clip", (-1.0, torch.inf)): x.clamp(min=-1),
     }
-    for activation, values in expected.items():
-        assert np.allclose(activation(x.numpy()), values, rtol=1e-12, atol=1e-15), activation
+    for function, values in expected.items():
+        assert np.allclose(function.shape.value(x.numpy()), values, rtol=1e-12, atol=1e-15), function
     slopes = Activation("prelu", (0.5, -1.0))
-    assert slopes(np.array([[-2.0, -2.0], [3.0, 3.0]])).tolist() == [[-1.0, 2.0], [3.0, 3.0]]
+    assert slopes.shape.value(np.array([[-2.0, -2.0], [3.0, 3.0]])).tolist() == [[-1.0, 2.0], [3.0, 3.0]]
 
 
 def test_bad_graphs_are_refused() -> None:
-    start = Node(Input(2), (), "x")
+    start = Node("input", width=2)
+    first = Node("select", (0,), columns=(0,))
     cases = {
-        "begin with its input": (Node(Add(), (0, 0)),),
-        "takes 3 numbers but gets 2": (start, Node(Affine.diagonal(np.ones(3)), (0,))),
-        "not only earlier": (start, Node(Add(), (0, 1))),
-        "equal width": (start, Node(Select((0,)), (0,)), Node(Add(), (0, 1))),
-        "does not fit 2": (start, Node(Select((2,)), (0,))),
-        "2 numbers": (start, Node(Activation("prelu", (1.0,)), (0,))),
-        "cannot read 2 nodes": (start, Node(Activation("relu"), (0, 0))),
-        "one input node": (start, Node(Input(2))),
-        "cannot read 0": (start, Node(Concat(), ())),
+        "begin with its input": (Node("add", (0, 0)),),
+        r"Node 1 'h' \(affine\) does not fit what it reads, \[2\]": (start, diagonal(np.ones(3))._replace(inputs=(0,))),
+        "earlier nodes only": (start, Node("add", (0, 1))),
+        r"add.*\[2, 1\]": (start, first, Node("add", (0, 1))),
+        r"select.*\[2\]": (start, first._replace(columns=(2,))),
+        "2 numbers": (start, Node("activation", (0,), activation=Activation("prelu", (1.0,)))),
+        r"activation.*\[2, 2\]": (start, Node("activation", (0, 0), activation=Activation("relu"))),
+        "only node 0 may be an input": (start, start),
+        r"concat.*\[\]": (start, Node("concat")),
     }
     for words, nodes in cases.items():
         with pytest.raises(NetworkError, match=words):
-            Graph(tuple(nodes))
-    with pytest.raises(UnsupportedOperationError, match=r"'sine'.*" + ", ".join(sorted(ACTIVATIONS))):
-        Activation("sine")
+            Graph(nodes, ("x", "h", "z")[: len(nodes)])
+    with pytest.raises(UnsupportedOperationError, match=r"'sine'.*" + ", ".join(sorted(SHAPES))):
+        activation("sine")
     for kind, parameters in (("softplus", (0.0,)), ("elu", (-1.0,)), ("clip", (1.0, 0.0)), ("relu", (1.0,))):
         with pytest.raises(NetworkError):
-            Activation(kind, parameters)
+            activation(kind, parameters)
     with pytest.raises(ParameterError, match="'head' must be one of"):
         Network(Graph((start,)), "logits")  # type: ignore[arg-type]
     with pytest.raises(ParameterError, match="'biases' must be"):

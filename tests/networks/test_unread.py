@@ -56,7 +56,7 @@ def test_files_of_boosted_trees_are_named(kind: str, ending: str, tmp_path: Path
         load_network(path)
     said = str(error.value)
     assert said.count(".") >= 1 and "\n" not in said
-    assert f"is a gradient-boosted tree ensemble ({kind}): trees cannot be audited yet; networks and linear" in said
+    assert f"is a gradient-boosted tree ensemble ({kind}): trees are no network: isonomy.load_model(source" in said
 
 
 def test_a_linear_booster_is_not_called_a_tree(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ OTHERS: dict[str, tuple[Any, str]] = {
 def test_estimators_of_trees_are_named(kind: str, door: str, tmp_path: Path) -> None:
     model = make_pipeline(StandardScaler(), TREES[kind]) if door == "pipeline" else TREES[kind]
     model.fit(X, Y)
-    with pytest.raises((FileError, UnsupportedOperationError), match="made of trees, and trees cannot be audited yet"):
+    with pytest.raises((FileError, UnsupportedOperationError), match="made of trees, and trees are no network"):
         if door == "skops":
             skops.io.dump(model, tmp_path / "model.skops")
             load_network(tmp_path / "model.skops")
@@ -136,5 +136,5 @@ def test_estimators_of_other_libraries_are_named(module: str, derived: bool) -> 
     """The libraries are not needed for it: their names are enough, also behind a class of the user's own."""
     own = type("Model", (), {"predict": lambda self, x: x, "__module__": module})
     kind = type("Mine", (own,), {}) if derived else own
-    with pytest.raises(UnsupportedOperationError, match="gradient-boosted model, and trees cannot be audited yet"):
+    with pytest.raises(UnsupportedOperationError, match="gradient-boosted model, and trees are no network"):
         load_model(kind())

@@ -23,7 +23,7 @@ from isonomy.errors import DataError, FileError
 from isonomy.networks import Network
 from isonomy.population import Feature, Population, Schema, open_people, stream
 from isonomy.population.tables import CELLS, COLUMN, TEXT
-from isonomy.training.perceptron import write_onnx
+from isonomy.training.onnx_file import write_onnx
 
 NAMES = [f"c{i}" for i in range(20)]
 SCHEMA = Schema("wide", tuple(Feature(name, low=0.0, high=1.0) for name in NAMES))

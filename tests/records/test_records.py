@@ -21,11 +21,10 @@ from isonomy import records
 from isonomy.auditing.inputs import train_small
 from isonomy.certificates import Certificate
 from isonomy.certificates.finite_sample import Clusters
-from isonomy.certificates.forms import network_arrays, network_of
 from isonomy.datasets import load_population
 from isonomy.errors import DataError, FileError
 from isonomy.networks import Network
-from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node, Select
+from isonomy.networks.graph import Activation, Graph, Node, affine
 from isonomy.population import Population
 from isonomy.records.writing import WITHHELD, read_key
 from isonomy_verify.claims import inward
@@ -60,8 +59,8 @@ def test_what_is_written_is_read(made: Made, tmp_path: Path) -> None:
         assert claimed == (round(record.upper, 6), inward(certificate.lower), certificate.verdict)
         assert certificate.upper < record.upper <= 1.0005 * certificate.upper + 2e-6
         assert (
-            record.problem.network.hash() == certificate.problem.network.hash()
-            and record.problem.network.name == network.name
+            record.problem.model.hash() == certificate.problem.model.hash()
+            and record.problem.model.name == network.name
         )
         assert record.schema == people.schema
         assert record.people is not None and record.people.split == "test" and record.signer == ""
@@ -128,7 +127,7 @@ def test_the_document_keeps_to_the_shipped_schema(made: Made, tmp_path: Path) ->
     widest = replace(made[0], shift=shift, epsilon=None, confidence=None, refusal="x")
     widest = replace(widest, output_range=(0.0, 2.0))
     jsonschema.validate(json.loads(records.write(tmp_path / "wide", widest).read_text()), schema)
-    for section in ("question", "claims", "selection", "reading", "network", "remarks"):
+    for section in ("question", "claims", "selection", "reading", "model", "remarks"):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(document | {"predicate": document["predicate"] | {section: {}}}, schema)
 
@@ -149,7 +148,7 @@ def test_a_redacted_record_has_nobodys_row(made: Made, tmp_path: Path) -> None:
     width = made[2].x.shape[1]
     groups = ("people", "local", "profiles", "points")
     rows = {name for name in shapes if name.startswith(groups) and width in shapes[name]}
-    assert rows == set(WITHHELD) - {"people.y"}  # whatever has a row of somebody is withheld
+    assert rows == set(WITHHELD) - {"model.people"} - {"people.y"}  # whatever has a row of somebody is withheld
     assert not files & {f"{name}.bin" for name in WITHHELD} and json.loads(bare.read_text())["predicate"]["withheld"]
     hashes = [json.loads(path.read_text())["subject"] for path in (whole, bare)]
     assert hashes[0] == hashes[1]
@@ -317,15 +316,16 @@ def test_a_signed_record(made: Made, tmp_path: Path) -> None:
 
 def test_networks_of_every_kind_come_back() -> None:
     rng = np.random.default_rng(0)
-    affine = Affine.of(rng.normal(size=(3, 4)), rng.normal(size=3))
     nodes = (
-        Node(Input(4)), Node(affine, (0,), "one"), Node(Activation("leaky_relu", (0.1,)), (1,)), Node(Add(), (1, 2)),
-        Node(Concat(), (2, 3)), Node(Select((5, 0)), (4,)), Node(Activation("gelu"), (5,)),
+        Node("input", width=4), affine(rng.normal(size=(3, 4)), rng.normal(size=3))._replace(inputs=(0,)),
+        Node("activation", (1,), activation=Activation("leaky_relu", (0.1,))), Node("add", (1, 2)),
+        Node("concat", (2, 3)), Node("select", (4,), columns=(5, 0)),
+        Node("activation", (5,), activation=Activation("gelu")),
     )  # fmt: skip
-    network = Network(Graph(nodes), "softmax", "odd")
-    again = network_of(network_arrays(network), "odd")
+    network = Network(Graph(nodes, ("", "one", *[""] * 5)), "softmax", "odd")
+    again = Network.read(network.section(), network.arrays(), network.head, "odd")
     assert again.hash() == network.hash()
-    assert [node.name for node in again.graph.nodes] == [node.name for node in nodes]
+    assert again.graph.names == network.graph.names
 
 
 def test_metrics_in_their_common_form() -> None:

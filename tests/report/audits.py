@@ -11,6 +11,7 @@ import pandas as pd
 
 import isonomy
 from isonomy.attacks import AttackBudget
+from isonomy.certificates.alone import changes_alone, questions
 from isonomy.fairness import Bootstrap, group_fairness
 from isonomy.networks import Network
 from isonomy.population import Feature, Label, Population, Schema
@@ -117,9 +118,10 @@ def _audit(head: str, nasty: bool, **changes: Any) -> Findings:
     return Findings(
         title=NASTY if nasty else "Made-up audit",
         people=crowd,
-        network=model,
+        model=model,
         certificate=certificate,
         group=group,
+        alone=changes_alone(certificate, questions(crowd.schema, model.read_features(crowd.schema))),
         shifts=(ObservedShift(NASTY if nasty else "next year", wasserstein(crowd, people(head, nasty, seed=5))),),
         scores={"accuracy": 0.75} if head != "regression" else {},
         sources={NASTIER if nasty else "people.csv": "ab" * 32},

@@ -49,38 +49,39 @@ def test_loads_in_silence_and_alone(browser: Any, address: str) -> None:
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
     assert heard == []
     assert page.locator("th button").count() > 0, "the page's own script is allowed to run"
-    assert page.evaluate("getComputedStyle(document.querySelector('.facts')).display") == "grid", "and so is its style"
+    assert page.evaluate("getComputedStyle(document.querySelector('.hero')).display") == "grid", "and so is its style"
 
 
 @pytest.mark.some(1)
 def test_sorts_by_keyboard(browser: Any, address: str) -> None:
     page, _ = opened(browser, address)
-    people = "#spread-1 tbody:last-of-type td:nth-child(2)"
+    people = "#groups-1 tbody td:nth-child(2)"
 
     def order() -> list[int]:
         return [int(text) for text in page.locator(people).all_text_contents()]
 
-    button = page.locator("#spread-1 thead th:nth-child(2) button")
+    button = page.locator("#groups-1 thead th:nth-child(2) button")
     button.focus()
     page.keyboard.press("Enter")
     assert order() == sorted(order())
-    assert page.locator("#spread-1 thead th:nth-child(2)").get_attribute("aria-sort") == "ascending"
+    assert page.locator("#groups-1 thead th:nth-child(2)").get_attribute("aria-sort") == "ascending"
     page.keyboard.press("Space")
     assert order() == sorted(order(), reverse=True)
-    assert page.locator("#spread-1 thead th:nth-child(2)").get_attribute("aria-sort") == "descending"
+    assert page.locator("#groups-1 thead th:nth-child(2)").get_attribute("aria-sort") == "descending"
     assert page.evaluate("document.activeElement.tagName") == "BUTTON"
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid", "the focus can be seen"
 
 
-def test_filters_groups_and_reads_the_curve(browser: Any, address: str) -> None:
+def test_searches_people_and_reads_the_curve(browser: Any, address: str) -> None:
     page, _ = opened(browser, address)
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    field = page.locator("label.filter input").first
-    field.fill("female")
-    rows = field.locator("xpath=../following-sibling::div[1]").locator("tbody:last-of-type tr:visible")
-    assert rows.count() > 0
-    assert all("female" in text for text in rows.locator("th").all_text_contents())
+    page.locator(".find input").fill("row 1")
+    shown = page.locator("ol.everybody li.pp:visible")
+    assert shown.count() > 0 and all("row 1" in text for text in shown.all_text_contents())
+    page.locator(".find input").fill("")
+    page.locator(".find select").nth(1).select_option("name")
+    names = page.locator("ol.everybody li.pp:visible h3").all_text_contents()
+    assert len(names) == 70 and [int(name.split()[1]) for name in names] == sorted(int(n.split()[1]) for n in names)
     page.locator("input.explore").focus()
     before = page.locator("#reading").text_content()
     page.keyboard.press("ArrowRight")
@@ -106,7 +107,7 @@ def test_nothing_sticks_out_on_any_screen(browser: Any, address: str, width: int
 def test_dark_mode_is_dark_and_paper_is_white(browser: Any, address: str) -> None:
     page, _ = opened(browser, address, color_scheme="dark")
     colour = "getComputedStyle(document.documentElement).backgroundColor"
-    assert page.evaluate(colour) == "rgb(22, 24, 25)"
+    assert page.evaluate(colour) == "rgb(23, 22, 19)"
     page.emulate_media(media="print")
     assert page.evaluate(colour) == "rgb(255, 255, 255)"
 
@@ -115,7 +116,7 @@ def test_everything_is_there_without_javascript(browser: Any, address: str) -> N
     page, _ = opened(browser, address, java_script_enabled=False)
     assert page.locator("button, input").count() == 0
     assert page.locator(".sentence").is_visible()
-    page.locator("#shift details summary").first.click()
+    page.locator("#tomorrow details summary").first.click()
     assert page.locator("#curve-table").is_visible()
 
 

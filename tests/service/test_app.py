@@ -84,7 +84,7 @@ def test_features_are_stored_when_asked(serve: Serve, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("cell", "column"),
-    [("NaN", "rate"), ("Infinity", "rate"), ("1e999", "rate"), ('"3"', "rate"), ("true", "age"), ("9" * 5000, "age")],
+    [("NaN", "rate"), ("Infinity", "rate"), ("1e999", "rate"), ('"3"', "rate"), ("true", "age"), ("9" * 4000, "age")],
 )
 def test_numbers_that_are_none_get_422_with_the_column(client: TestClient, cell: str, column: str) -> None:
     text = json.dumps({**GOOD, column: "HERE"}).replace('"HERE"', cell)
@@ -305,6 +305,6 @@ def test_a_number_of_the_description_is_valid(client: TestClient) -> None:
     """The example in the description of the service is answered."""
     document = client.get("/openapi.json").json()
     body = document["paths"]["/v1/predictions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    example = body["oneOf"][0]["properties"]["individual"]["example"]
+    example = body["anyOf"][1]["properties"]["individual"]["example"]
     assert set(example) == {feature.name for feature in SCHEMA.features}
     assert client.post("/v1/predictions", json={"individual": example}).status_code == 200

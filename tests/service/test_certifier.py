@@ -33,7 +33,7 @@ N = 150
 def library(here: Served, some: list[int], tier: str, attack: bool = False) -> isonomy.LocalCertificate:
     people = population(rows(N, seed=5))[some]
     return isonomy.certify_local(
-        here.problem.network,
+        here.problem.model,
         people,
         here.problem.metric,
         here.problem.delta,

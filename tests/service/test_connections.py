@@ -15,12 +15,14 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from isonomy.service import Settings, reading
+from isonomy.service import Settings
 from isonomy.service.answering import Answering
-from isonomy.service.app import CHEAP, _kind
+from isonomy.service.app import CHEAP
+from isonomy.service.certifier import Certifier
 from isonomy.service.connections import HEAD as HEADS
+from isonomy.service.requests import SHOWN, Asked, BadRequestError, Reader
 
-from .example import SCHEMA, Process, process, rows
+from .example import SCHEMA, Process, process, rows, served
 
 Serve = Callable[..., TestClient]
 GOOD = rows(1)[0]
@@ -175,18 +177,14 @@ def test_bodies_in_other_encodings_are_refused(serve: Serve, encoding: str) -> N
 
 
 @pytest.mark.parametrize("text", ['{"individual": {%s}}', "{%s}"])
-def test_a_hundred_thousand_names_that_nobody_knows(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+@pytest.mark.parametrize("names", [100, 100_000])
+def test_a_hundred_thousand_names_that_nobody_knows(text: str, names: int) -> None:
     """Only as many complaints are written as are shown, and none at length."""
-    written: list[Any] = []
-    real = reading.complaint
-    monkeypatch.setattr(reading, "complaint", lambda *given, **more: written.append(given) or real(*given, **more))
-    names = ",".join(f'"{place}{"x" * 100}": 1' for place in range(100_000))
-    reader = reading.Reader(SCHEMA, Settings(max_batch=10))
-    with pytest.raises(reading.BadRequestError) as caught:
-        rows_, *_ = reader.request(reading.parse((text % names).encode()))
-        reader.coordinates(rows_, single=True)
-    assert len(caught.value.details) == reading.SHOWN and len(written) <= reading.SHOWN + len(SCHEMA.features)
-    assert all(len(str(each)) < 300 for each in caught.value.details)
+    unknown = ",".join(f'"{place}{"x" * 100}": 1' for place in range(names))
+    with pytest.raises(BadRequestError) as caught:
+        Reader(SCHEMA, Settings(max_batch=10))((text % unknown).encode())
+    assert len(caught.value.details) <= SHOWN and not caught.value.people
+    assert all(len(str(each)) < 400 for each in caught.value.details)
 
 
 def test_nothing_large_is_imported_while_serving(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,17 +225,17 @@ def test_a_cheap_request_does_not_wait_for_dear_ones(serve: Serve, monkeypatch: 
     client, gate, real = serve(threads=1, max_waiting=16), threading.Event(), Answering.__call__
     entered = threading.Event()
 
-    def held(answering: Answering, body: bytes, *more: Any) -> Any:
-        if _kind(body) == "dear":
+    def held(answering: Answering, asked: Asked, *more: Any) -> Any:
+        if asked.counterpart:
             entered.set()
             assert gate.wait(60)
-        return real(answering, body, *more)
+        return real(answering, asked, *more)
 
     monkeypatch.setattr(Answering, "__call__", held)
     codes: list[int] = []
 
     def dear() -> None:
-        body = {"individual": GOOD, "counterpart": True}
+        body = {"individuals": [GOOD] * 40, "counterpart": True}
         codes.append(client.post("/v1/predictions", json=body).status_code)
 
     threads = [threading.Thread(target=dear) for _ in range(9)]
@@ -254,25 +252,32 @@ def test_a_cheap_request_does_not_wait_for_dear_ones(serve: Serve, monkeypatch: 
     assert sorted(codes) == [200] * 8 + [503]
 
 
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        (b'{"individual": {}}', "cheap"), (b"x" * (CHEAP + 1), "dear"), (b'{"counterpart": true}', "dear"),
-        (b'{"budget_ms": 9}', "dear"), (b'{"budget\\u005fms": 9}', "dear"),
-    ],
-)  # fmt: skip
-def test_what_is_dear(body: bytes, kind: str) -> None:
-    assert _kind(body) == kind
+def test_what_is_dear() -> None:
+    """Work is counted: people, their regions, the tight tier within its time, and searches."""
+    certifier = Certifier(served())
+    certifier.warm_up()
+    alone = certifier.work(1, 0.0, False)
+    assert certifier.work(1000, 0.0, False) == pytest.approx(1000 * alone)
+    assert alone < certifier.work(1, 1e-5, False) < certifier.work(1, 10.0, False) == certifier.work(1, 20.0, False)
+    assert certifier.work(10, 0.05, False) < CHEAP < certifier.work(40, 0.0, True)
+    assert certifier.work(1000, 0.0, False) > CHEAP
 
 
 @pytest.mark.parametrize(
-    "body",
+    ("single", "double"),
     [
-        b'{"individual": {"age": 30, "age": 31}}', b'{"individual": {}, "individual": {}}',
-        b'{"tier": "tight", "individual": {"age": 1' + b"0" * 5000 + b', "age": 2}}',
-        b'{"a": 1, "\\u0061": 2}',
+        ('"age":', '"age": 30, "age":'), ('"age":', '"\\u0061ge": 30, "age":'), ('"age":', '"age": 18, "\\u0061ge":'),
+        ('"individual":', '"individual": {}, "individual":'), ('"tier":', '"tier": "tight", "tier":'),
     ],
 )  # fmt: skip
-def test_names_that_stand_twice_are_refused(serve: Serve, body: bytes) -> None:
-    answer = serve().post("/v1/predictions", content=body, headers={"Content-Type": "application/json"})
+def test_names_that_stand_twice_are_refused(serve: Serve, single: str, double: str) -> None:
+    client, kind = serve(), {"Content-Type": "application/json"}
+    body = json.dumps({"individual": GOOD, "tier": "interval"})
+    assert client.post("/v1/predictions", content=body, headers=kind).status_code == 200
+    answer = client.post("/v1/predictions", content=body.replace(single, double), headers=kind)
     assert answer.status_code == 422 and "stands twice in one object" in answer.json()["detail"][0]["msg"]
+
+
+def test_a_colon_in_a_text_is_no_name(serve: Serve) -> None:
+    answer = serve().post("/v1/predictions", json={"individual": GOOD, "tier": "a:b"})
+    assert answer.status_code == 422 and answer.json()["detail"][0]["loc"] == ["body", "tier"]

@@ -21,10 +21,10 @@ from .example import SCHEMA, network, population, rows
 
 @pytest.fixture(scope="module")
 def audit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder, people = tmp_path_factory.mktemp("part"), population(rows(20))
+    folder, people = tmp_path_factory.mktemp("part"), population(rows(20)).held_out()
     found = isonomy.certify(
         network(), people, isonomy.Counterparts.of(SCHEMA), 1.0, isonomy.Part(0.25), epsilon=0.2, progress=None,
-        attack=isonomy.AttackBudget(steps=2, restarts=0),
+        confidence=0.9, attack=isonomy.AttackBudget(steps=2, restarts=0),
     )  # fmt: skip
     write(folder, found)
     return folder
@@ -44,6 +44,7 @@ def test_what_the_service_tells(audit: Path, tmp_path: Path) -> None:
     with TestClient(create_app(served, settings)) as client:
         told = client.get("/v1/certificate").json()
         assert told["shift"] == "part" and told["at_least"] == 0.25 and not {"gamma", "order"} & set(told)
+        assert told["behind"] == served.behind and told["behind"]["upper"] >= told["upper"]
         assert set(told["curve"]) == {"at_least", "upper"} and told["curve"]["at_least"][0] == 1.0
         assert told["curve"]["upper"] == sorted(told["curve"]["upper"])
         answer = client.post("/v1/predictions", json={"individuals": rows(3, seed=4)})

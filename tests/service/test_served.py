@@ -104,7 +104,7 @@ def program(out: Path, gamma: float) -> float:
 def test_a_streamed_audit_is_served_with_its_network_and_its_curve(large: Path) -> None:
     served, people = Served.from_directory(large), everybody()
     told = json.loads((large / "certificate.json").read_text())["predicate"]
-    assert np.array_equal(served.problem.network(people.x), network()(people.x))
+    assert np.array_equal(served.problem.model(people.x), network()(people.x))
     assert (served.problem.delta, served.epsilon) == (0.1, 0.4)
     assert served.numbers == {"shift": "transport", "gamma": 0.05, "order": 1.0}
     assert served.upper == told["claims"]["upper"] and served.verdict == "certified"
@@ -214,7 +214,7 @@ def test_a_looser_claim_is_no_lie(small: Path, tmp_path: Path) -> None:
     [
         (
             lambda document: document.update(predicateType="urn:isonomy:certificate:2"),
-            "of format 2, and this program checks format 5",
+            "of format 2, and this program checks format 7",
         ),
         (lambda document: document.update(_type="isonomy large certificate"), "is not an isonomy certificate"),
         (lambda document: document["predicate"].pop("arrays"), "damaged"),

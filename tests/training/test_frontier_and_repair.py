@@ -11,9 +11,8 @@ import pytest
 import isonomy
 from isonomy.errors import NetworkError, ParameterError
 from isonomy.networks import Network
-from isonomy.networks.graph import Affine
 from isonomy.training import CollapsedModelWarning, FairClassifier, FineTuning, Frontier, frontier, repair
-from isonomy.training.perceptron import write_onnx
+from isonomy.training.onnx_file import write_onnx
 
 QUICK = {"hidden": (24, 24), "epochs": 8, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
 
@@ -91,7 +90,7 @@ def test_a_network_that_is_fair_already_is_left_alone(german: isonomy.Population
 def test_repair_of_a_sigmoid_leaves_a_sigmoid(german: isonomy.Population, tmp_path: Path) -> None:
     """The same function with one raw output in place of two is repaired to the same decisions."""
     plain, some = FairClassifier("sgd", **QUICK).fit(german), german.test[:12]
-    layers = [node.op for node in plain.network_.graph.nodes if isinstance(node.op, Affine)]
+    layers = [node for node in plain.network_.graph.nodes if node.kind == "affine"]
     weights, biases = [layer.weight for layer in layers], [layer.bias for layer in layers]
     weights[-1], biases[-1] = weights[-1][1:] - weights[-1][:1], biases[-1][1:] - biases[-1][:1]
     one = Network.from_layers(weights, biases, head="sigmoid")

@@ -12,7 +12,6 @@ from sklearn.datasets import make_moons
 from sklearn.metrics import log_loss
 
 from isonomy.errors import FileError, NotANumberError, ParameterError
-from isonomy.networks.graph import Affine
 from isonomy.population import Domain
 from isonomy.similarity import WeightedLp
 from isonomy.training import FairClassifier
@@ -60,7 +59,7 @@ def test_a_killed_training_resumes_to_the_same_weights(method: str, stop: int, t
 
 def test_a_write_that_fails_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, x, y = tmp_path / "training.pt", *moons()
-    FairClassifier(**QUICK | {"checkpoint": path}).fit(x, y)
+    FairClassifier(**QUICK | {"method": "u-dif", "checkpoint": path}).fit(x, y)
     before = path.read_bytes()
 
     def half(content: object, file: object) -> None:
@@ -76,19 +75,19 @@ def test_a_write_that_fails_leaves_the_last_checkpoint(tmp_path: Path, monkeypat
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
     path, (x, y) = tmp_path / "training.pt", moons()
-    FairClassifier(**QUICK | {"checkpoint": path}).fit(x, y)
+    FairClassifier(**QUICK | {"method": "u-dif", "checkpoint": path}).fit(x, y)
     for other in ({"delta": 0.1}, {"random_state": 1}, {"hidden": (16, 8)}):
         with pytest.raises(ParameterError, match="other data or parameters"):
-            FairClassifier(**QUICK | {"checkpoint": path} | other).fit(x, y)
+            FairClassifier(**QUICK | {"method": "u-dif", "checkpoint": path} | other).fit(x, y)
     with pytest.raises(ParameterError, match="other data or parameters"):
-        FairClassifier(**QUICK | {"checkpoint": path}).fit(x + 0.1, y)
-    by_metric = QUICK | {"checkpoint": tmp_path / "metric.pt"}
+        FairClassifier(**QUICK | {"method": "u-dif", "checkpoint": path}).fit(x + 0.1, y)
+    by_metric = QUICK | {"method": "u-dif", "checkpoint": tmp_path / "metric.pt"}
     FairClassifier(**by_metric, metric=WeightedLp(np.ones(2), np.inf)).fit(x, y)
     with pytest.raises(ParameterError, match="other data or parameters"):
         FairClassifier(**by_metric, metric=WeightedLp(np.array([1.0, 2.0]), np.inf)).fit(x, y)
     path.write_bytes(b"no checkpoint")
     with pytest.raises(FileError, match="not a checkpoint"):
-        FairClassifier(**QUICK | {"checkpoint": path}).fit(x, y)
+        FairClassifier(**QUICK | {"method": "u-dif", "checkpoint": path}).fit(x, y)
 
 
 def test_a_nan_says_where() -> None:
@@ -133,7 +132,7 @@ def states(monkeypatch: pytest.MonkeyPatch) -> list[list[np.ndarray]]:
 
 
 def kept_weights(model: FairClassifier) -> list[np.ndarray]:
-    layers = [node.op for node in model.network_.graph.nodes if isinstance(node.op, Affine)]
+    layers = [node for node in model.network_.graph.nodes if node.kind == "affine"]
     return [part for layer in layers for part in (layer.weight, layer.bias)]
 
 
@@ -195,8 +194,14 @@ def test_schedules() -> None:
     assert ramp(0, 0, 0) == 1
     assert [rate_factor(share) for share in (0, 0.4, 0.75)] == [1, 1, 0.5]
     with pytest.raises(ParameterError, match="'alpha_ramp' must be two shares"):
-        FairClassifier(**QUICK | {"alpha_ramp": (0.3, 0.2)}).fit(*moons())
-    parameters = QUICK | {"alpha": 2.0, "alpha_ramp": (0.5, 1.0), "delta_ramp": (0.0, 0.5), "gamma_ramp": (0.0, 1.0)}
+        FairClassifier(**QUICK | {"method": "u-dif", "alpha_ramp": (0.3, 0.2)}).fit(*moons())
+    parameters = QUICK | {
+        "method": "u-dif",
+        "alpha": 2.0,
+        "alpha_ramp": (0.5, 1.0),
+        "delta_ramp": (0.0, 0.5),
+        "gamma_ramp": (0.0, 1.0),
+    }
     history = FairClassifier(**parameters).fit(*moons()).history_
     assert [record["alpha"] for record in history] == pytest.approx([0, 0, 0, 2 / 3, 4 / 3, 2])
     assert history[0]["delta"] == pytest.approx(0.05 / 3)

@@ -20,11 +20,13 @@ import isonomy
 from isonomy import records
 from isonomy.attacks import AttackBudget
 from isonomy.auditing.inputs import train_small
+from isonomy.certificates.shifts import shift_of as library_shift
 from isonomy.datasets import load_population
 from isonomy.population.toml import write_key, write_table
 from isonomy_verify import BadInput, Verification, check, claims, verify
 from isonomy_verify.claims import Profiles, claimed_upper, outward, verdict
 from isonomy_verify.individuals import Individuals
+from isonomy_verify.layout import MOVED
 from isonomy_verify.record import dtype_of
 from isonomy_verify.shifts import shift_of
 
@@ -42,7 +44,7 @@ def make(directory: Path, count: int, gamma: float, **options: Any) -> Path:
     metric = isonomy.Counterparts.of(people.schema)
     found = isonomy.certify(network, table.sample(count), metric, 1.0, gamma, **options)
     whole, rungs = found.profiles, (0.0, 0.1, 0.2)  # fewer passes are quicker to check
-    kept = np.isin(whole.source, rungs)
+    kept = np.isin(whole.source, rungs) | (not isinstance(gamma, float))
     owner = np.repeat(np.arange(count), np.diff(whole.start))
     start = np.append(0, np.cumsum(np.bincount(owner[kept], minlength=count)))
     found = replace(
@@ -79,6 +81,18 @@ def decided(tmp_path_factory: pytest.TempPathFactory) -> Path:
     metric, options = isonomy.Counterparts.of(people.schema), {"rounds": 0, "progress": None, "attack": SMALL}
     some = people.test.with_domain("relaxed").sample(24)
     found = isonomy.certify(network, some, metric, 1.0, 0.0, epsilon=0.4, decide=True, **options)
+    records.write(directory, found)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """No shift, and an ensemble of trees, of whose float32 runs it is, too."""
+    directory, people = tmp_path_factory.mktemp("trees"), load_population("german")
+    rng = np.random.default_rng(7)
+    model = honest.trees(rng, people.schema, 1, "sigmoid", count=12)
+    metric, options = isonomy.Counterparts.of(people.schema), {"arithmetic": "float32", "progress": None}
+    found = isonomy.certify(model, people.test.sample(24), metric, 1.0, 0.0, epsilon=0.9, decide=True, **options)
     records.write(directory, found)
     return directory
 
@@ -148,9 +162,23 @@ class Forger:
     def follow(self) -> None:
         """Claim what the forged profiles and weights give, with the multiplier that is claimed."""
         weights, multiplier = self.array("people.weights"), self.claims["multiplier"]
-        upper, hidden = claimed_upper(self.profiles(), weights, shift_of(self.question["shift"]), multiplier)
-        self.claims |= {"upper": outward(upper), "hidden": outward(hidden), "population": None}
+        shift = shift_of(self.question["shift"])
+        if shift.moves:
+            upper, hidden = claimed_upper(self.profiles(), weights, shift, multiplier)
+            self.claims |= {"upper": outward(upper), "hidden": outward(hidden), "population": None}
+        self.claims.pop("changes", None)
+        self.reweigh()
         self.judge()
+
+    def reweigh(self) -> None:
+        """Claim of the shifts without moves what everybody's own forged bounds give, with hints as tight as can be."""
+        sections = [self.question["shift"], *self.question.get("shifts", [])]
+        shifts: list[Any] = [library_shift(one, None) for one in sections if one["kind"] not in MOVED]
+        weights, x = self.array("people.weights"), self.array("people.x")
+        schema = isonomy.Schema.from_toml((self.directory / "evidence" / "schema.toml").read_text())
+        self.claims["shifts"] = [each.claim(self.individuals(), weights, each.groups(x, schema)) for each in shifts]
+        if sections[0]["kind"] not in MOVED:
+            self.claims |= {name: self.claims["shifts"][0][name] for name in ("upper", "lower", "hidden")}
 
     def judge(self) -> None:
         """The verdict that the claims give."""

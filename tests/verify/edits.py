@@ -320,15 +320,15 @@ def stale(payload: bool) -> Edit:
 
 def extra_network(name: str, value: Callable[[Forger], Any]) -> Edit:
     def edit(forger: Forger) -> None:
-        forger.put(f"network.{name}", value(forger))
+        forger.put(f"model.{name}", value(forger))
 
     return edit
 
 
 def kinds(old: str, new: str) -> Edit:
     def edit(forger: Forger) -> None:
-        found = forger.predicate["network"]["kinds"]
-        forger.predicate["network"]["kinds"] = [new if kind == old else kind for kind in found]
+        found = forger.predicate["model"]["kinds"]
+        forger.predicate["model"]["kinds"] = [new if kind == old else kind for kind in found]
 
     return edit
 
@@ -409,5 +409,40 @@ def feature(name: str, **parts: Any) -> Edit:
                 own[part] = value(own[part]) if callable(value) else value
 
         forger.table("schema.toml", change)
+
+    return edit
+
+
+def largest_leaf(factor: float) -> Callable[[Any], Any]:
+    """One leaf, the largest, has another value."""
+
+    def change(values: Any) -> Any:
+        values.ravel()[np.abs(values).argmax()] *= factor
+        return values
+
+    return change
+
+
+def dropped_tree(hidden: bool) -> Edit:
+    """The first tree is not counted; hidden, its leaves are all 0."""
+
+    def edit(forger: Forger) -> None:
+        stop = int(forger.array("model.roots")[1])
+        if hidden:
+            forger.change("model.values", at(slice(0, stop), 0.0))
+            return
+        for name in ("roots", "output"):
+            forger.change(f"model.{name}", lambda array: array[1:])
+
+    return edit
+
+
+def without_array(name: str) -> Edit:
+    def edit(forger: Forger) -> None:
+        del forger.predicate["arrays"][name]
+        forger.file(name).unlink()
+        forger.document["subject"] = [
+            each for each in forger.document["subject"] if each["name"] != f"evidence/{name}.bin"
+        ]
 
     return edit

@@ -1,8 +1,8 @@
 """Forgeries by kind: what is edited, of which certificates. Each makes some claim false, or the files no certificate.
 
 ``SHIFT`` is a small audit with a shift, ``STILL`` one without, ``LARGE`` a table of which some are drawn, ``DECIDED``
-one with decisions of every kind. All hashes, shapes and counts are made to fit after each edit; ``follows`` besides
-claims what the forged profiles and weights give.
+one with decisions of every kind, ``TREES`` one of a tree ensemble. All hashes, shapes and counts are made to fit after
+each edit; ``follows`` besides claims what the forged profiles and weights give.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from .edits import (
     claim,
     decisions,
     dropped,
+    dropped_tree,
     exchanged,
     exchanged_witnesses,
     extra_network,
@@ -35,6 +36,7 @@ from .edits import (
     hidden_budget,
     in_profiles,
     kinds,
+    largest_leaf,
     linked,
     local,
     named_like_a_hash,
@@ -56,10 +58,11 @@ from .edits import (
     used,
     weight_on,
     withheld,
+    without_array,
     wrong_hash,
 )
 
-SHIFT, STILL, LARGE, DECIDED = "audit", "still", "large", "decided"
+SHIFT, STILL, LARGE, DECIDED, TREES = "audit", "still", "large", "decided", "trees"
 ALL, SMALL, MOVED = (SHIFT, STILL, LARGE), (SHIFT, STILL), (SHIFT, LARGE)
 
 
@@ -115,7 +118,7 @@ KINDS: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
         [said("claims", everybody=0.0), said("question", alpha=0.1), said("predicate", x=1)],
     ),
     "claims missing": (ALL, [dropped("claims", key) for key in ("hidden", "population", "multiplier", "lower")]),
-    "parts missing": (ALL, [dropped("predicate", key) for key in ("withheld", "remarks", "network", "reading")]),
+    "parts missing": (ALL, [dropped("predicate", key) for key in ("withheld", "remarks", "model", "reading")]),
     "questions missing": (ALL, [dropped("question", key) for key in ("delta", "tier", "output_range", "max_branches")]),
     "population lowered": (
         SMALL,
@@ -428,38 +431,38 @@ KINDS: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
     # network
     "weights of the network": (
         ALL,
-        [array(f"network.{node(n)}.weight", times(f)) for n in ("first", "second", "last") for f in (1.5, 4.0)],
+        [array(f"model.{node(n)}.weight", times(f)) for n in ("first", "second", "last") for f in (1.5, 4.0)],
     ),
     "weights hostile to the reader": (
         ALL,
         [
-            array("network.1.weight", at((0, 0), np.inf)),
-            array("network.1.weight", at((0, 0), np.nan)),
-            array("network.1.weight", lambda w: w.T),
-            array("network.3.bias", lambda b: b[:-1]),
-            array("network.5.bias", at(0, np.inf)),
+            array("model.1.weight", at((0, 0), np.inf)),
+            array("model.1.weight", at((0, 0), np.nan)),
+            array("model.1.weight", lambda w: w.T),
+            array("model.3.bias", lambda b: b[:-1]),
+            array("model.5.bias", at(0, np.inf)),
         ],
     ),
     "slacks": (
         ALL,
         [
-            array("network.1.weight_slack", plus(-1e-9)),
-            array("network.3.bias_slack", plus(-1.0)),
-            array("network.1.weight_slack", plus(0.5)),
-            array("network.5.bias_slack", plus(0.5)),
-            array("network.5.bias_slack", lambda s: s[:-1]),
+            array("model.1.weight_slack", plus(-1e-9)),
+            array("model.3.bias_slack", plus(-1.0)),
+            array("model.1.weight_slack", plus(0.5)),
+            array("model.5.bias_slack", plus(0.5)),
+            array("model.5.bias_slack", lambda s: s[:-1]),
         ],
     ),
     "sizes": (
         ALL,
         [
-            extra_network("1.magnitude", lambda f: -np.abs(f.array("network.1.weight"))),
+            extra_network("1.magnitude", lambda f: -np.abs(f.array("model.1.weight"))),
             extra_network("1.magnitude", lambda f: np.zeros(3)),
-            extra_network("3.magnitude_bias", lambda f: np.full(len(f.array("network.3.bias")), np.nan)),
-            extra_network("3.magnitude", lambda f: 1e12 + np.abs(f.array("network.3.weight"))),
+            extra_network("3.magnitude_bias", lambda f: np.full(len(f.array("model.3.bias")), np.nan)),
+            extra_network("3.magnitude", lambda f: 1e12 + np.abs(f.array("model.3.weight"))),
         ],
     ),
-    "roundings": (ALL, [lambda f, v=v: f.put("network.1.roundings", np.array(v)) for v in (-1, 2**60)]),
+    "roundings": (ALL, [lambda f, v=v: f.put("model.1.roundings", np.array(v)) for v in (-1, 2**60)]),
     "kinds": (
         ALL,
         [
@@ -473,21 +476,65 @@ KINDS: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
     "inputs of nodes": (
         ALL,
         [
-            array("network.1.inputs", plus(1)),
-            array("network.2.inputs", plus(-5)),
-            array("network.3.inputs", lambda i: i[:0]),
-            array("network.3.inputs", lambda i: np.r_[i, i]),
-            array("network.5.inputs", lambda i: i * 0),
+            array("model.1.inputs", plus(1)),
+            array("model.2.inputs", plus(-5)),
+            array("model.3.inputs", lambda i: i[:0]),
+            array("model.3.inputs", lambda i: np.r_[i, i]),
+            array("model.5.inputs", lambda i: i * 0),
         ],
     ),
-    "width": (ALL, [lambda f, v=v: f.put("network.0.width", np.array(v)) for v in (0, 57, -58, 2**40)]),
+    "width": (ALL, [lambda f, v=v: f.put("model.0.width", np.array(v)) for v in (0, 57, -58, 2**40)]),
+    # trees
+    "leaves of trees": (
+        (TREES,),
+        [array("model.values", times(f)) for f in (1.5, 4.0, -1.0)]
+        + [array("model.values", largest_leaf(f)) for f in (2.0, -2.0)],
+    ),
+    "thresholds of trees": (
+        (TREES,),
+        [array("model.threshold", change) for change in (plus(0.2), plus(-0.2), lambda t: t[::-1])],
+    ),
+    "sets of categories": (
+        (TREES,),
+        [
+            array("model.masks", change)
+            for change in (lambda m: ~m, lambda m: np.roll(m, 1, axis=1), lambda m: m[:, :2])
+        ],
+    ),
+    "trees dropped": ((TREES,), [dropped_tree(hidden=hidden) for hidden in (False, True)]),
+    "trees that are none": (
+        (TREES,),
+        [
+            array("model.left", at(0, 2**40)),
+            array("model.left", at(0, -5)),
+            array("model.left", at(0, 0)),
+            array("model.right", lambda r: np.where(r >= 0, 0, r)),
+            array("model.roots", at(0, 1)),
+            array("model.coordinate", at(0, 10**6)),
+            array("model.category", lambda c: np.where(c >= 0, 10**6, c)),
+            array("model.missing", at(0, 7)),
+            array("model.output", plus(1)),
+            array("model.left", lambda rows: rows[:-1]),
+            *bad("model.base"),
+            array("model.values", at((-1, 0), np.nan)),
+            array("model.threshold", at(0, np.nan)),
+            array("model.error", plus(-1.0)),
+        ],
+    ),
+    "errors of trees": ((TREES,), [array("model.error", plus(e)) for e in (0.5, np.inf, np.nan)]),
+    "run of another library": ((TREES,), [array("model.run_error", plus(e)) for e in (0.5, -1.0, np.inf, np.nan)]),
+    "run of several libraries": ((TREES,), [array("model.run_error", lambda e: np.r_[e, e])]),
+    "head of trees": ((TREES,), [ask("head", head) for head in ("softmax", "probability", "regression")]),
+    "width of trees": ((TREES,), [said("model", width=width) for width in (57, 0, -1, 59, "58", 2**40)]),
+    "another kind of model": ((TREES,), [said("model", kind=kind) for kind in ("network", "forest", None)]),
+    "arrays of trees missing": ((TREES,), [without_array(f"model.{name}") for name in ("masks", "error", "run_error")]),
     # files
     "withheld": (
         ALL,
         [
             withheld("people.x"),
             withheld("profiles.value"),
-            withheld("network.1.weight"),
+            withheld("model.1.weight"),
             withheld("people.weights"),
             withheld("nobody.x", gone=False),
         ],
@@ -499,7 +546,7 @@ KINDS: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
             spoiled("people.x", lambda b: b + b"\0"),
             spoiled("people.x", lambda b: b[:-1]),
             spoiled("profiles.value", lambda b: b""),
-            spoiled("network.1.weight", lambda b: b + b),
+            spoiled("model.1.weight", lambda b: b + b),
         ],
     ),
     "bytes of another type": (
@@ -528,7 +575,7 @@ KINDS: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
 LATER: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
     "a hash of another file": (
         ALL,
-        [wrong_hash(n) for n in ("people.x", "profiles.value", "network.1.weight", "people.weights")],
+        [wrong_hash(n) for n in ("people.x", "profiles.value", "model.1.weight", "people.weights")],
     ),
     "files without a hash": (ALL, [unnamed(name) for name in ("people.x", "local.upper", "profiles.pass")]),
     "a file named like a hash": (ALL, [named_like_a_hash]),
@@ -554,8 +601,8 @@ LATER: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
     "another version": (
         ALL,
         [
-            text("certificate:5", "certificate:4"),
-            text("certificate:5", "certificate:55"),
+            text("certificate:7", "certificate:6"),
+            text("certificate:7", "certificate:77"),
             text("Statement/v1", "Statement/v0"),
         ],
     ),

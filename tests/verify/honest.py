@@ -9,14 +9,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from tests.kernel import forests
 
 import isonomy
 from isonomy import records
 from isonomy.attacks import AttackBudget
+from isonomy.model import Model
 from isonomy.networks import Network
-from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Node
+from isonomy.networks.graph import Activation, Graph, Node, affine
 from isonomy.population import Feature, Population, Schema
 from isonomy.similarity import Counterparts, Explore, Mahalanobis, Metric, SensitiveSubspace, WeightedLp
+from isonomy.trees.model import TreeModel
+
+TREES = 1000
+"""From this seed on models are trees."""
 
 MODELS = ("relu", "leaky_relu", "gelu", "sigmoid", "tanh", "residual", "branching", "linear")
 
@@ -57,32 +63,44 @@ def people(rng: np.random.Generator, of: Schema, n: int, domain: Any) -> Populat
 
 
 def network(rng: np.random.Generator, kind: str, width: int, outputs: int, head: Any) -> Network:
-    def affine(out: int, inner: int) -> Affine:
-        return Affine.of(rng.normal(size=(out, inner)) * 1.5 / inner**0.5, rng.normal(size=out) * 0.3)
+    def layer(out: int, inner: int, read: int) -> Node:
+        numbers = rng.normal(size=(out, inner)) * 1.5 / inner**0.5, rng.normal(size=out) * 0.3
+        return affine(*numbers)._replace(inputs=(read,))
+
+    def bend(kind: str, read: int) -> Node:
+        return Node("activation", (read,), activation=Activation(kind, (0.1,) if kind == "leaky_relu" else ()))
 
     h = int(rng.integers(3, 9))
     if kind == "linear":
-        return Network(Graph((Node(Input(width)), Node(affine(outputs, width), (0,)))), head, kind)
+        return Network(Graph((Node("input", width=width), layer(outputs, width, 0))), head, kind)
     if kind == "residual":  # x + W2 gelu(scale W1 x + shift), twice
-        norm = Affine.of(np.diag(rng.uniform(0.5, 2.0, h)), rng.normal(size=h))
-        nodes = [Node(Input(width)), Node(affine(h, width), (0,))]
+        norm = affine(np.diag(rng.uniform(0.5, 2.0, h)), rng.normal(size=h))
+        nodes = [Node("input", width=width), layer(h, width, 0)]
         for _ in range(2):
             last = len(nodes) - 1
-            nodes += [Node(norm, (last,)), Node(affine(h, h), (last + 1,)), Node(Activation("gelu"), (last + 2,))]
-            nodes += [Node(affine(h, h), (last + 3,)), Node(Add(), (last, last + 4))]
-        return Network(Graph((*nodes, Node(affine(outputs, h), (len(nodes) - 1,)))), head, kind)
+            nodes += [norm._replace(inputs=(last,)), layer(h, h, last + 1), bend("gelu", last + 2)]
+            nodes += [layer(h, h, last + 3), Node("add", (last, last + 4))]
+        return Network(Graph((*nodes, layer(outputs, h, len(nodes) - 1))), head, kind)
     if kind == "branching":
-        nodes = [Node(Input(width)), Node(affine(h, width), (0,)), Node(Activation("relu"), (1,))]
-        nodes += [Node(affine(h, width), (0,)), Node(Activation("tanh"), (3,)), Node(Concat(), (2, 4, 0))]
-        return Network(Graph((*nodes, Node(affine(outputs, 2 * h + width), (5,)))), head, kind)
+        nodes = [Node("input", width=width), layer(h, width, 0), bend("relu", 1)]
+        nodes += [layer(h, width, 0), bend("tanh", 3), Node("concat", (2, 4, 0))]
+        return Network(Graph((*nodes, layer(outputs, 2 * h + width, 5))), head, kind)
     if kind == "wide":
         kind, h = "relu", 32
-    op = Activation(kind, (0.1,) if kind == "leaky_relu" else ())
-    nodes, inner = [Node(Input(width))], width
+    nodes, inner = [Node("input", width=width)], width
     for _ in range(int(rng.integers(1, 4))):
-        nodes += [Node(affine(h, inner), (len(nodes) - 1,)), Node(op, (len(nodes),))]
+        nodes += [layer(h, inner, len(nodes) - 1), bend(kind, len(nodes))]
         inner = h
-    return Network(Graph((*nodes, Node(affine(outputs, inner), (len(nodes) - 1,)))), head, kind)
+    return Network(Graph((*nodes, layer(outputs, inner, len(nodes) - 1))), head, kind)
+
+
+def trees(rng: np.random.Generator, of: Schema, outputs: int, head: Any, count: int = 6) -> TreeModel:
+    """An ensemble of random trees on the coordinates of a schema."""
+    domain = of.domain("realizable")
+    found = forests.trees_of(rng, domain, count, 4, outputs, vector=outputs > 1 and bool(rng.integers(2)))
+    states = max(stop - start for start, stop in domain.blocks)
+    found = replace(found, masks=rng.random((len(found.masks), max(4, states))) < 0.5)
+    return TreeModel(found, head, of.width, rng.uniform(0, 1e-5, outputs), domain)
 
 
 def metric(rng: np.random.Generator, kind: str, of: Population) -> Metric:
@@ -119,6 +137,7 @@ def write(seed: int, directory: Path, most: int = 300) -> str:
     domain = ["realizable", "realizable", "relaxed", "unbounded"][rng.integers(4)]
     if kind in ("counterparts", "explore") and domain == "unbounded":  # where moves are free
         domain = "relaxed"
+    domain = "realizable" if seed >= TREES else domain
     n = int(
         [1, 2, 3, rng.integers(4, 20), rng.integers(20, 80), 300][rng.choice(6, p=[0.1, 0.1, 0.2, 0.4, 0.15, 0.05])]
     )
@@ -147,8 +166,9 @@ def write(seed: int, directory: Path, most: int = 300) -> str:
         options["output_range"] = (-50.0, 50.0)
     options |= decided(np.random.default_rng([13, seed]), head, outputs)
     delta = 1.0 if kind == "counterparts" else float(rng.choice([0.0, 0.05, 0.3]))
-    found = isonomy.certify(
-        network(rng, model, of.width, outputs, head), some, metric(rng, kind, some), delta, progress=None, **options
-    )
+    judged: Model = network(rng, model, of.width, outputs, head)
+    if seed >= TREES:
+        model, judged = "trees", trees(rng, of, outputs, head)
+    found = isonomy.certify(judged, some, metric(rng, kind, some), delta, progress=None, **options)
     records.write(directory, found)
     return f"{seed}: {n} people, {model}, {head} {outputs}, {kind}, {domain}, δ {delta}, {options}"

@@ -52,9 +52,9 @@ def weaker_profiles(forger: Forger) -> None:
 def lighter_sizes(forger: Forger) -> None:
     """What merged layers are off by is said to be nothing: no less is derived than of the weights themselves."""
     for i in (1, 3, 5):
-        forger.put(f"network.{i}.magnitude", 0 * forger.array(f"network.{i}.weight"))
-        forger.put(f"network.{i}.magnitude_bias", 0 * forger.array(f"network.{i}.bias"))
-        forger.put(f"network.{i}.roundings", np.array(0))
+        forger.put(f"model.{i}.magnitude", 0 * forger.array(f"model.{i}.weight"))
+        forger.put(f"model.{i}.magnitude_bias", 0 * forger.array(f"model.{i}.bias"))
+        forger.put(f"model.{i}.roundings", np.array(0))
 
 
 def other_weights(forger: Forger) -> None:
@@ -71,7 +71,7 @@ WEAKER = {
     "values of witnesses": lambda f: f.change("points.value", lambda value: 0 * value),
     "no statement about the population": lambda f: f.claims.update(population=None),
     "other weights, and claims of them": other_weights,
-    "names": lambda f: f.predicate["network"].update(names=["x"] * 6),
+    "names": lambda f: f.predicate["model"].update(names=["x"] * 6),
     "own bounds raised": lambda f: f.change("local.upper", lambda upper: 1.1 * upper),
     "own lower bounds lowered": lambda f: f.change("local.lower", lambda lower: 0.9 * lower),
     "a decision left open": lambda f: f.change("local.decision", lambda said: np.where(said == 1, 3, said)),
@@ -98,10 +98,10 @@ def test_sizes_and_roundings_cannot_take_what_weights_give(audit: Path, tmp_path
     for number, scale in enumerate((0.0, 1e-9, 1.0)):
         forger = Forger(audit, tmp_path / str(number))
         for i in (1, 3, 5):
-            forger.put(f"network.{i}.magnitude", scale * np.abs(forger.array(f"network.{i}.weight")))
+            forger.put(f"model.{i}.magnitude", scale * np.abs(forger.array(f"model.{i}.weight")))
         derived.append(verify(forger.done()).proved_upper)
     assert derived[0] >= derived[2] - 1e-13 and derived[1] >= derived[2] - 1e-13
-    assert any("roundings" in detail for name, _, detail in verify(audit).claims if name == "network")
+    assert any("roundings" in detail for name, _, detail in verify(audit).claims if name == "model")
 
 
 def test_bounds_on_which_no_claim_rests_are_named(large: Path, forger: Forger, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import json
 import math
 import re
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from isonomy_verify.asked import every_change, weights
 from isonomy_verify.check import _Check
 from isonomy_verify.claims import Profiles
 from isonomy_verify.definitions import domain_of
-from isonomy_verify.layout import PARTS, PREDICATE, SHIFTS
+from isonomy_verify.layout import BEHIND, CLAIM, PARTS, PREDICATE, SHIFTS
 from isonomy_verify.similar import Similarity
 from isonomy_verify.text import MOST, listed, quoted
 
@@ -81,7 +80,9 @@ def amounts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("amounts")
     records.write(directory, found)
     with pytest.raises(DataError, match="output_range"):
-        records.write(directory / "other", replace(found, output_range=(5.0, 9.0)))
+        isonomy.certify(
+            network, people, isonomy.Counterparts.of(schema), 1.0, 0.05, **asked | {"output_range": (5.0, 9.0)}
+        )
     return directory
 
 
@@ -335,21 +336,28 @@ def test_the_json_schema_has_the_same_keys() -> None:
             table = table["anyOf"][1] if "anyOf" in table else table
         assert set(table["required"]) == set(part.must) and set(table["properties"]) == {*part.must, *part.may}, place
         assert table["additionalProperties"] is False
-    kinds = {each["properties"]["kind"]["const"]: each for each in shifts_of(predicate)}
+    kinds = {each["properties"]["kind"]["const"]: each for each in shifts_of(json.loads(text))}
+    mean = json.loads(text)["$defs"]["mean"]
+    assert set(mean["required"]) == set(mean["properties"]) - {"behind"} == set(CLAIM)
+    behind = json.loads(text)["$defs"]["behind"]
+    assert set(behind["required"]) == set(behind["properties"]) - {"lower"} == set(BEHIND)
     assert set(kinds) == set(SHIFTS)
     for kind, part in SHIFTS.items():
-        assert set(kinds[kind]["required"]) == set(kinds[kind]["properties"]) == set(part.must), kind
+        assert set(kinds[kind]["required"]) == set(part.must), kind
+        assert set(kinds[kind]["properties"]) == {*part.must, *part.may}, kind
         assert kinds[kind]["additionalProperties"] is False
 
 
-def shifts_of(predicate: dict[str, Any]) -> list[dict[str, Any]]:
+def shifts_of(schema: dict[str, Any]) -> list[dict[str, Any]]:
     """The tables that the question's shift may be."""
-    found: list[dict[str, Any]] = predicate["properties"]["question"]["properties"]["shift"]["oneOf"]
-    return found
+    asked = schema["properties"]["predicate"]["properties"]["question"]["properties"]
+    *moved, still = asked["shift"]["oneOf"]
+    assert still == asked["shifts"]["items"] == {"$ref": "#/$defs/reweighting"}
+    return [*moved, *schema["$defs"]["reweighting"]["oneOf"]]
 
 
 @pytest.mark.parametrize(
-    "name", ["people.secret", "network.0.weight", "network.2.weight", "network.99.inputs", "claims.upper"]
+    "name", ["people.secret", "model.0.weight", "model.2.weight", "model.99.inputs", "claims.upper"]
 )
 def test_arrays_that_are_not_known_are_refused(name: str, forger: Forger) -> None:
     forger.put(name, np.zeros(3))
@@ -393,7 +401,7 @@ def test_keys_of_the_schema_that_are_not_known_are_refused(edit: Any, forger: Fo
         lambda f: f.change("people.y", lambda y: y + 2), lambda f: f.change("people.y", lambda y: y * 0 - 1),
         lambda f: f.change("local.decision", lambda said: said * 0), lambda f: f.claims.update(lower=-1.0),
         lambda f: f.change("local.decision", lambda said: said * (np.arange(4) > 0)),
-        lambda f: f.predicate["network"].update(names=["x"]),
+        lambda f: f.predicate["model"].update(names=["x"]),
         lambda f: f.table("schema.toml", lambda t: t["label"].update(favourable=["x"])),
         lambda f: f.table("schema.toml", lambda t: t["features"]["duration"].update(tolerance=-1.0)),
     ],
@@ -471,8 +479,8 @@ def test_reports_that_are_not_named_are_reported(
 
 def test_older_formats_are_refused_in_one_sentence(forger: Forger) -> None:
     path = forger.done() / "certificate.json"
-    path.write_text(path.read_text().replace("certificate:5", "certificate:4"))
-    with pytest.raises(BadInput, match=r"of format 4, and this program checks format 5: audit again to have one\.$"):
+    path.write_text(path.read_text().replace("certificate:7", "certificate:6"))
+    with pytest.raises(BadInput, match=r"of format 6, and this program checks format 7: audit again to have one\.$"):
         verify(path)
 
 
@@ -495,11 +503,11 @@ def test_no_line_can_be_imitated(text: str, audit: Path, forger: Forger, capsys:
     """Names, remarks and classes of a forger: the lines are as many as without them, and begin as they did."""
     before = run(str(audit)).stdout.splitlines()
     forger.predicate["remarks"] |= dict.fromkeys(
-        ("software", "created", "network", "schema", "metric", "ground", "refusal"), text
+        ("software", "created", "model", "schema", "metric", "ground", "refusal"), text
     )
     forger.predicate["remarks"]["sources"] = {text: text}
     forger.question |= {"classes": [text, "b"], "favourable": [text], "threshold": None}
-    forger.predicate["network"]["names"] = [text] * 6
+    forger.predicate["model"]["names"] = [text] * 6
     forger.predicate["reading"]["table"] = written(text)
 
     def rename(table: dict[str, Any]) -> None:
@@ -531,7 +539,7 @@ def test_refusals_say_little_of_a_strangers_text(text: str, audit: Path, tmp_pat
         lambda f: f.question["shift"].update(gamma=text),
         lambda f: f.question.update(head=text),
         lambda f: f.predicate["selection"].update(how=text),
-        lambda f: f.predicate["network"]["kinds"].__setitem__(2, text),
+        lambda f: f.predicate["model"]["kinds"].__setitem__(2, text),
         lambda f: f.predicate["arrays"].update({text: [1]}),
         lambda f: f.predicate["withheld"].append(text),
         lambda f: f.document["subject"].append({"name": text + "/", "digest": {"sha256": "0" * 64}}),

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from isonomy import Part
 from isonomy.bounds.kernel import head_of, preparations
 from isonomy.problem import Problem
 from isonomy.similarity.ground import ground_metric
 from isonomy_verify.reach import Reach
 
 from . import honest
+from .test_enumeration import write as write_predictions
 
 CHECK = """
 import json, sys
@@ -49,11 +51,24 @@ def checked(paths: dict[str, str], machine: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(12, 212, 20))])
 def test_honest_certificates_are_accepted(first: int, tmp_path: Path) -> None:
-    """Twelve in the fast tests, two hundred more in the slow ones."""
+    """Twelve in the fast tests, and one of predictions alone; two hundred more in the slow ones."""
     paths, most = {}, 12 if first == 0 else 300
+    if first == 0:
+        paths[str(write_predictions(tmp_path / "predictions", Part(0.5)))] = "predictions"
     for seed in range(first, first + (12 if first == 0 else 20)):
         paths[str(tmp_path / str(seed))] = honest.write(seed, tmp_path / str(seed), most)
     checked(paths, MACHINES[first // 4 % 2])
+
+
+@pytest.mark.parametrize(
+    "first", [honest.TREES, *(pytest.param(honest.TREES + k, marks=pytest.mark.slow) for k in (10, 20, 30))]
+)
+def test_honest_certificates_of_trees_are_accepted(first: int, tmp_path: Path) -> None:
+    """Six in the fast tests, thirty more in the slow ones."""
+    paths, count = {}, 6 if first == honest.TREES else 10
+    for seed in range(first, first + count):
+        paths[str(tmp_path / str(seed))] = honest.write(seed, tmp_path / str(seed), 8)
+    checked(paths, MACHINES[first // 10 % 2])
 
 
 def test_bounds_do_not_hang_on_who_else_is_asked_about(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_decisions_are_derived_by_the_cut_off_that_is_printed(favourable: str, d
     assert honest.people is not None
     forger = Forger(decided, tmp_path)
     sure = np.flatnonzero(forger.array("local.decision") == CERTIFIED)
-    score = float(honest.problem.network(honest.people.x[sure[:1]])[0, ["2", "1"].index(favourable)])
+    score = float(honest.problem.model(honest.people.x[sure[:1]])[0, ["2", "1"].index(favourable)])
     ask(forger, favourable=[favourable], threshold=score)
     found = verify(forger.done())
     assert not found.accepted and statuses(found)["decisions"] == "rejected"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import isonomy
-from isonomy import Part, records
+from isonomy import Mix, Part, Stability, records
 from isonomy_verify import BadInput, verify
 
 from .conftest import Forger, drawing, make, refused, statuses
@@ -21,7 +21,8 @@ from .edits import Edit, array, ask, both, claim
 
 @pytest.fixture(scope="session")
 def part(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("part"), 12, Part(0.3), confidence=0.8)  # type: ignore[arg-type]
+    shifts: Any = [Part(0.3), Stability(0.2, 6), Mix(["personal_status"]), Stability(0.1, 4, strangers=0.1)]
+    return make(tmp_path_factory.mktemp("part"), 12, shifts, confidence=0.8, threshold=0.72)
 
 
 @pytest.fixture
@@ -33,6 +34,8 @@ def test_it_is_accepted_and_both_sides_are_proved(part: Path) -> None:
     found = verify(part)
     assert found.accepted and 0 < found.proved_lower <= found.proved_upper <= found.claimed_upper
     assert found.claimed_upper <= 1.00001 * found.proved_upper + 2e-6
+    shares = [each["changes"] for each in records.read(part).answers]
+    assert 0 < shares[0]["lower"] <= shares[0]["upper"] and shares[1]["upper"] < 1  # some can change, and some not
     told = statuses(found)
     assert told["individuals"] == told["lower"] == told["anybody"] == "proved again" and "ground" not in told
     assert found.question["populations"] == (
@@ -54,27 +57,16 @@ def test_nothing_is_said_of_transport(part: Path) -> None:
 def test_it_is_read_back(part: Path) -> None:
     record = records.read(part)
     assert record.shift == Part(0.3) and record.ground is None
+    assert record.shifts == (Stability(0.2, 6), Mix(["personal_status"]), Stability(0.1, 4, strangers=0.1))
+    for shift, said in zip((record.shift, *record.shifts), record.answers, strict=True):
+        answer = record.under(shift)  # type: ignore[arg-type]
+        assert answer.upper <= said["upper"] <= answer.upper + 3e-6 and said["lower"] <= answer.lower + 1e-12
     curve = record.curve([1.0, 0.3, 0.1])
     assert list(curve.columns) == ["at_least", "upper", "lower"] and curve["upper"].is_monotonic_increasing
     assert curve["upper"][1] <= record.upper and record.lower <= curve["lower"][1] + 1e-6
     for name in ("gamma", "order"):
         with pytest.raises(isonomy.IsonomyError, match=f"kind 'part' has no '{name}'"):
             getattr(record, name)
-
-
-def used(change: Any) -> Edit:
-    return array("points.mass", change)
-
-
-def someone_treated_better(forger: Forger) -> None:
-    """The witness of somebody without mass is somebody else, who is treated less unequally than they may be."""
-    value, mass = forger.array("points.value"), forger.array("points.mass")
-    least, other = int(np.argmin(value)), int(np.argmax(np.where(mass == 0, value, -1.0)))
-    assert least != other
-    for name in ("person", "counterpart", "value"):
-        rows = forger.array(f"points.{name}")
-        rows[other] = rows[least]
-        forger.put(f"points.{name}", rows)
 
 
 def further_radii(forger: Forger) -> None:
@@ -87,42 +79,116 @@ def further_radii(forger: Forger) -> None:
     forger.put("profiles.pass", np.zeros(2 * n))
 
 
-def everybody_weighs_less(forger: Forger) -> None:
-    forger.change("profiles.value", lambda value: 0.9 * value)
+def bounds_lowered(forger: Forger) -> None:
+    """Everybody's own bounds are lower, and every claim follows."""
+    for name in ("profiles.value", "local.upper", "local.lower"):
+        forger.change(name, lambda value: 0.9 * value)
     forger.follow()
 
 
-def someone_else(forger: Forger) -> None:
-    """The witnesses of everybody are those of the worst treated one, who stands somewhere else."""
-    worst = int(np.argmax(forger.array("points.value")))
-    for name in ("person", "counterpart", "value"):
-        forger.change(f"points.{name}", lambda rows: np.repeat(rows[worst : worst + 1], len(rows), axis=0))
-    forger.claims["lower"] = float(np.floor(1e6 * forger.array("points.value")[0]) / 1e6) - 1e-6
+def violations_raised(forger: Forger) -> None:
+    forger.change("local.lower", lambda lower: np.minimum(lower * 1.01 + 1e-4, forger.array("local.upper")))
+    forger.follow()
+
+
+def decisions_settled(forger: Forger) -> None:
+    """Decisions that are open or turned are said to be proved to stay."""
+    forger.change("local.decision", lambda decision: np.where(decision > 0, 1, 0))
+    forger.change("local.flip_counterpart", lambda rows: rows[:0])
+    forger.follow()
+
+
+def own(name: str, change: Any, at: int = 0, changes: bool = False) -> Edit:
+    """Another claim about a shift, which the certificate's own repeats where it is the first."""
+
+    def edit(forger: Forger) -> None:
+        said = forger.claims["shifts"][at]["changes"] if changes else forger.claims["shifts"][at]
+        said[name] = change(said[name]) if callable(change) else change
+        if at == 0 and not changes and name in ("upper", "lower", "hidden"):
+            forger.claims[name] = said[name]
+            if isinstance(said[name], int | float) and not isinstance(said[name], bool):
+                forger.judge()
+
+    return edit
+
+
+def behind(name: str, change: Any, at: int = 0, changes: bool = False) -> Edit:
+    """Another statement about the population behind the sample, which the certificate's own repeats."""
+
+    def edit(forger: Forger) -> None:
+        said = forger.claims["shifts"][at]["changes"] if changes else forger.claims["shifts"][at]
+        said["behind"][name] = change(said["behind"][name]) if callable(change) else change
+        if at == 0 and not changes and name == "upper":
+            forger.claims["population"]["upper"] = said["behind"]["upper"]
+
+    return edit
+
+
+def less(factor: float) -> Any:
+    return lambda value: value * factor - 1e-5
 
 
 FORGERIES: dict[str, list[Edit]] = {
-    "upper lowered": [claim("upper", lambda upper, f=f: f * upper) for f in (0.0, 0.5, 0.999)],
-    "lower raised": [claim("lower", lambda lower, f=f: lower * f + 1e-5) for f in (1.0, 1.1)],
+    "behind the sample": [behind("upper", less(f), at) for f in (0.5, 0.9999) for at in range(4)],
+    "decisions behind the sample": [
+        *(behind("upper", less(f), at, True) for f in (0.5, 0.9999) for at in range(1, 4)),
+        *(behind("lower", lambda v: v + 1e-5, at, True) for at in range(4))],
+    "hints behind the sample": [
+        behind("hints", value, at) for at in (1, 2) for value in ([], [0.0], [-1.0, 0.5], [9e300] * 6, ["inf"], None)],
+    "another confidence": [ask("confidence", value) for value in (0.81, 0.99, None)],
+    "nothing behind the sample": [
+        lambda f: f.claims["shifts"][0].update(behind=None), lambda f: f.claims["shifts"][1].pop("behind"),
+        lambda f: f.claims["shifts"][1]["changes"].update(behind=None),
+        lambda f: f.claims["shifts"][1]["behind"].update(lower=0.0),
+        lambda f: f.claims["shifts"][1]["changes"]["behind"].pop("lower")],
+    "unequal weights": [array("people.weights", lambda w: w * np.linspace(1, 2, len(w)), follows=False)],
+    "upper lowered": [own("upper", less(f), at) for f in (0.5, 0.999) for at in range(4)],
+    "the certificate's own": [claim("upper", less(0.9)), claim("lower", lambda v: v + 1e-5), claim("hidden", 0.0)],
+    "lower raised": [own("lower", lambda lower, f=f: lower * f + 1e-5, at) for f in (1.0, 1.1) for at in range(4)],
+    "share of decisions lowered": [own("upper", less(0.99), at, True) for at in range(4)],
+    "share of decisions raised": [own("lower", lambda v: v * 1.01 + 1e-5, at, True) for at in range(4)],
+    "no share of decisions": [own("changes", None, at) for at in range(4)],
     "a smaller part": [ask("at_least", value) for value in (0.2, 0.01, 5e-324)],
-    "another level": [claim("multiplier", value) for value in (0.0, None, 5.0, 1e300)],
-    "a level that is none": [claim("multiplier", value) for value in (-0.1, "inf", "nan", True)],
-    "what is hidden": [claim("hidden", lambda hidden, f=f: f * hidden) for f in (0.0, 0.5, 0.99)],
+    "a larger index": [lambda f: f.question["shifts"][0].update(kappa=0.5)],
+    "a smaller index": [both(lambda f: f.question["shifts"][0].update(kappa=0.01), own("upper", less(0.95), 1))],
+    "other groups": [lambda f: f.question["shifts"][1].update(features=["housing"]),
+                     lambda f: f.question["shifts"][1].update(features=["nothing"]),
+                     lambda f: f.question["shifts"][1].update(limits=[[0.0, 1.0]])],
+    "no strangers": [lambda f: f.question["shifts"][2].update(strangers=0.5)],
+    "other hints": [own(name, value, at) for at in range(4) for name, value in (
+        ("multipliers", ["inf"]), ("multipliers", [True]), ("population", "x"), ("edges", [None]))],
+    "a level that is none": [own("multipliers", [value]) for value in (-0.1, 5.0, 1e300)],
+    "multipliers of an index": [
+        own("multipliers", value, 1) for value in ([0.0, 0.1], [-1.0, 0.1], [1.0], [1e-9, 0.0])],
+    "a population beyond the index": [
+        both(own("population", lambda q: [*q[:-1], 9 * q[-1]], 1), own("lower", lambda v: 1.01 * v, 1))],
+    "bins": [own("edges", lambda e: e[:-1], 1), own("edges", lambda e: [*e, e[-1] + 1], 1),
+             own("edges", lambda e: [0.9 * each for each in e], 1)],
+    "shares of groups": [own("population", lambda a: [2 * each for each in a], 2),
+                         own("population", lambda a: a[:-1], 2)],
+    "what is hidden": [own("hidden", lambda hidden, f=f: f * hidden) for f in (0.0, 0.5, 0.99)],
     "a share that is none": [ask("at_least", value) for value in (0, 0.0, -0.3, 1.1, "inf", "0.3", None, True, [0.3])],
-    "bounds lowered": [everybody_weighs_less],
-    "more mass than weight": [used(lambda mass: np.where(mass > 0, 1.001 * mass + 0.01, 0.0))],
-    "more mass than the share": [both(used(lambda mass: np.ones(len(mass))), claim("lower", lambda lower: lower))],
+    "bounds lowered": [bounds_lowered],
+    "violations raised": [violations_raised],
+    "decisions settled": [decisions_settled],
     "somebody moves": [array("points.cost", lambda cost: cost + 1e-9), array("points.person", lambda x: x + 1e-9)],
-    "somebody else": [someone_else, someone_treated_better],
     "a profile of people who move": [array("profiles.radius", lambda radius: radius + 1e-9), further_radii],
     "a statement about the population": [
-        claim("population", {"upper": upper, "multiplier": level}) for upper in (0.9, 0.5) for level in (None, 0.1, 0.0)
+        claim("population", {"upper": upper, "multiplier": level}) for upper in (0.3, 0.2) for level in (None, 0.1, 0.0)
     ],
     "a ground cost": [lambda f: f.predicate["remarks"].update(ground="l2")],
     "two kinds": [lambda f: f.question["shift"].update(gamma=0.0), lambda f: f.question.update(gamma=0.0)],
     "another kind": [lambda f, kind=kind: f.question["shift"].update(kind=kind)
-                     for kind in ("transport", "parts", "", None, ["part"])],
+                     for kind in ("transport", "stability", "mix", "parts", "", None, ["part"])],
     "no kind": [lambda f: f.question["shift"].pop("kind"), lambda f: f.question.update(shift="part"),
                 lambda f: f.question.pop("shift")],
+    "shifts and claims that do not fit": [
+        lambda f: f.question.pop("shifts"), lambda f: f.claims.pop("shifts"), lambda f: f.claims["shifts"].pop(),
+        lambda f: f.question["shifts"].append({"kind": "part", "at_least": 0.5}),
+        lambda f: f.question["shifts"].reverse(), lambda f: f.claims["shifts"].reverse(),
+        lambda f: f.question.update(shifts={}), lambda f: f.claims["shifts"][1].update(more=1),
+        lambda f: f.claims["shifts"][1].pop("edges"),
+        lambda f: f.question["shifts"].__setitem__(0, {"kind": "transport", "gamma": 0.1, "order": 1.0})],
 }  # fmt: skip
 
 
@@ -137,7 +203,10 @@ def test_forgeries_are_refused(name: str, part: Path, tmp_path: Path) -> None:
 def test_a_larger_part_is_a_weaker_question_with_the_same_claims(forger: Forger) -> None:
     """What no part of 30 % exceeds, no part of 50 % does; but the lower bound is that of a smaller one."""
     forger.question["shift"]["at_least"] = 0.5
-    forger.claims |= {"lower": 0.0}
+    for said in (forger.claims, forger.claims["shifts"][0], forger.claims["shifts"][0]["changes"]):
+        said["lower"] = 0.0
+    forger.claims["shifts"][0]["changes"]["behind"]["lower"] = 0.0
+    forger.claims["shifts"][0]["population"] = forger.claims["shifts"][0]["changes"]["population"] = []
     forger.judge()
     assert verify(forger.done()).accepted
 
@@ -157,8 +226,8 @@ def test_of_a_large_table_some_are_drawn(tmp_path: Path) -> None:
     claims = json.loads((path / "certificate.json").read_text())["predicate"]["claims"]
     assert found.accepted and found.derived < 150
     assert found.proved_upper == pytest.approx(claims["upper"] + 0.05 * claims["hidden"], abs=1e-5)
-    heights = claims["upper"] - claims["multiplier"]
-    assert claims["hidden"] == pytest.approx((1 - 0.2 * heights) / 0.2, rel=1e-3)
+    largest = records.read(path).profiles.largest
+    assert claims["hidden"] == pytest.approx((largest - claims["local"]["upper"]) / 0.2, rel=1e-3)
 
 
 @pytest.mark.parametrize("head", ["softmax", "regression"])

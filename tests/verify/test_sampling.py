@@ -16,7 +16,7 @@ from isonomy_verify import check
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.check import Verification, _Check
 from isonomy_verify.claims import Profiles, claimed_heights, claimed_upper, inflated
-from isonomy_verify.shifts import Part, Shift, Transport
+from isonomy_verify.shifts import Transport
 
 from .conftest import Forger, drawing
 
@@ -32,11 +32,10 @@ class Table(NamedTuple):
     order: float = 1.0
     gamma: float = 0.0
     multiplier: float | None = None
-    at_least: float | None = None
 
     @property
-    def shift(self) -> Shift:
-        return Transport(self.order, self.gamma) if self.at_least is None else Part(self.at_least)
+    def shift(self) -> Transport:
+        return Transport(self.order, self.gamma)
 
     def profiles(self, value: Array, largest: float = 1.0) -> Profiles:
         """One bound each, or two."""
@@ -52,7 +51,7 @@ class Table(NamedTuple):
 def excess(table: Table, claimed: Array) -> tuple[float, float]:
     """By how much the true mean exceeds the claimed one, and ``T``."""
     weights, low = table.weights, table.heights(claimed)
-    mean = table.shift.hidden(max(0.0, float(weights @ (table.heights(table.truth) - low) / weights.sum())))
+    mean = max(0.0, float(weights @ (table.heights(table.truth) - low) / weights.sum()))
     asked = (table.shift, table.multiplier)
     return mean, claimed_upper(table.profiles(claimed), weights, *asked)[1]
 
@@ -61,7 +60,8 @@ def acceptance(table: Table, claimed: Array, seeds: int) -> float:
     """The share of seeds for which no individual that is drawn has a claim below the truth."""
     it: Any = object.__new__(_Check)
     it.profiles, it.weights = table.profiles(claimed), table.weights
-    it.shift, it.multiplier = table.shift, table.multiplier
+    it.shift = it.derived_for = table.shift
+    it.multiplier = table.multiplier
     it.claims, it.found = {"population": None}, Verification({}, 0.0, individuals=len(claimed))
     it.record = SimpleNamespace()
     wrong = table.heights(table.truth) > table.heights(claimed)
@@ -99,8 +99,6 @@ def tables(rng: np.random.Generator) -> dict[str, Table]:
         "a shift": Table(heavy, two, gamma=0.1, multiplier=0.7),
         "order 2": Table(np.ones(N), two, order=2.0, gamma=0.3, multiplier=0.5),
         "order infinity": Table(np.ones(N), two, order=math.inf, gamma=1.0),
-        "a part": Table(heavy, worst, multiplier=0.4, at_least=0.2),
-        "half of everybody": Table(np.ones(N), rng.beta(2, 2, (N, 1)), multiplier=0.5, at_least=0.5),
     }
 
 
@@ -155,7 +153,8 @@ def test_draws_are_proportional_to_what_could_be_hidden() -> None:
     it: Any = object.__new__(_Check)
     table = Table(weights, truth)
     it.profiles, it.weights = table.profiles(truth, 1.0 + 1e-9), weights
-    it.shift, it.multiplier = Transport(1.0, 0.0), None
+    it.shift = it.derived_for = Transport(1.0, 0.0)
+    it.multiplier = None
     it.claims, it.found = {"population": None}, Verification({}, 0.0, individuals=4)
     count = np.zeros(4)
     with drawing(everybody=2, theta=0.9):  # a draw or two at a time

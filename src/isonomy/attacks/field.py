@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy_verify.activations import Activation, sigmoid
+from isonomy_verify.enclosure import Prepared
 from isonomy_verify.heads import Head
-from isonomy_verify.prepared import Prepared
-from isonomy_verify.runs import Run
 
 Floats = NDArray[Any]
 """float32 or float64: nothing here proves anything."""
@@ -36,7 +35,7 @@ class Field:
     def __init__(self, prepared: Prepared, head: Head, single: bool = False) -> None:
         self.network, self.head, self.dtype = prepared.network, head, np.float32 if single else np.float64
         self.weights: list[list[tuple[Floats, Floats]]] = (
-            prepared.single.weights
+            prepared.single
             if single
             else [
                 [(block.weight, transposed) for block, transposed in zip(layer.blocks, layer.transposed, strict=True)]
@@ -53,7 +52,7 @@ class Field:
         ``x``."""
         coarse = cls(prepared, head, single=True)
         with np.errstate(all="ignore"):
-            fine = Run.of(prepared.network, x).z[-1] if margins is None else margins
+            fine = prepared.network.run(x)[-1] if margins is None else margins
             fits = np.linalg.norm(coarse.margins(x) - fine) <= COARSE * np.linalg.norm(fine)
         return coarse if fits else cls(prepared, head)
 

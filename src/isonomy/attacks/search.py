@@ -35,8 +35,9 @@ from isonomy.attacks.places import (
 from isonomy.given import instance, whole
 from isonomy.networks.network import Network
 from isonomy.population import Domain
-from isonomy.similarity.regions import Regions, Similarity
+from isonomy.similarity.regions import Regions, Similarity, refused
 from isonomy_verify.arithmetic import dual_order
+from isonomy_verify.combinations import Product, product_of
 from isonomy_verify.heads import Head
 from isonomy_verify.local import Known
 
@@ -124,7 +125,7 @@ def attack(
                 rows = slice(None) if inside.all() else np.flatnonzero(inside)
                 _Search(judge, piece[rows], anchors[rows], effort, known, *shares).run()
 
-    every = _regions(similarity, x)
+    every = _regions(judge, x, 2 * effort.branches)
     for regions in every:
         search(regions)
     if similarity.domain.kind == "realizable" and effort.steps and effort.restarts:
@@ -139,9 +140,16 @@ def attack(
     return judge.finds()
 
 
-def _regions(similarity: Similarity, x: FloatArray) -> list[Regions]:
-    """Return the regions of the similar sets; in the relaxed domain also those of realizable individuals, its
-    corners."""
+def _regions(judge: Judge, x: FloatArray, most: int) -> list[Regions]:
+    """Return the regions of the similar sets; in the relaxed domain also those of realizable individuals, its corners.
+
+    Of products of categories with more combinations those that stand out at the individuals' own numbers.
+    """
+    similarity = judge.similarity
+    with refused():
+        product = product_of(similarity.kernel, x)
+    if product is not None and product.size > most:
+        return [_outstanding(judge, product, most)]
     regions = similarity.regions(x)
     if similarity.domain.kind != "relaxed":
         return regions
@@ -149,6 +157,23 @@ def _regions(similarity: Similarity, x: FloatArray) -> list[Regions]:
     rows = np.flatnonzero(realizable.contains(x))
     corners = Similarity(similarity.metric, similarity.delta, realizable, similarity.max_branches).regions(x[rows])
     return regions + [replace(corner, owner=rows[corner.owner]) for corner in corners]
+
+
+def _outstanding(judge: Judge, product: Product, most: int) -> Regions:
+    """Return the combinations of each individual, at most ``most`` for each score, that lead highest or lowest where
+    nothing but categories changes."""
+    field, (n, count), chosen = judge.field, product.allowed.shape, list[IntArray]()
+    step = max(1, ROWS // count)
+    for start in range(0, n, step):
+        rows = np.arange(start, min(start + step, n))
+        pairs = np.repeat(rows, count), np.tile(np.arange(count), len(rows))
+        scores = field.scores(field.margins(product.at(*pairs))).reshape(len(rows), count, -1)
+        for target, sign in itertools.product(range(field.targets), (1.0, -1.0)):
+            rank = np.where(product.allowed[rows], np.nan_to_num(sign * scores[..., target], nan=-np.inf), -np.inf)
+            best = np.argpartition(-rank, most // 2 - 1, axis=1)[:, : most // 2]
+            chosen.append((rows[:, None] * count + best)[product.allowed[rows[:, None], best]])
+    owner, combination = np.divmod(np.unique(np.concatenate(chosen)), count)
+    return product.regions(owner, combination)
 
 
 def _on_lattice(

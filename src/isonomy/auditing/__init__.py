@@ -9,12 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isonomy.auditing.call import audit
     from isonomy.auditing.output import write
-    from isonomy.auditing.pipeline import Audit, audit, run
+    from isonomy.auditing.pipeline import run
     from isonomy.auditing.plan import Plan
+    from isonomy.auditing.result import Audit
 
 __all__ = ["Audit", "Plan", "audit", "run", "write"]
-_MODULES = {"Audit": "pipeline", "audit": "pipeline", "Plan": "plan", "run": "pipeline", "write": "output"}
+_MODULES = {"Audit": "result", "audit": "call", "Plan": "plan", "run": "pipeline", "write": "output"}
 
 
 def __getattr__(name: str) -> Any:

@@ -23,6 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
+from isonomy.auditing.columns import further_outcomes, holds_amounts, holds_dates, is_code, rare_categories, refined
 from isonomy.auditing.favour import guess_favourable
 from isonomy.auditing.plan import Roles
 from isonomy.datasets.catalogue import ENTRIES
@@ -37,9 +38,9 @@ from isonomy.errors import (
     template,
 )  # fmt: skip
 from isonomy.fairness.reading import OtherReading, better_reading
-from isonomy.networks import Network
-from isonomy.networks.load import open_network
-from isonomy.networks.preprocessing import noting_categories
+from isonomy.loading import is_trees, open_source
+from isonomy.model import Model
+from isonomy.networks.preprocessing import Noted
 from isonomy.population import Dialect, Feature, Label, Population, Schema, Split
 from isonomy.population.encoding import MISSING_WORDS, text_of
 from isonomy.population.feature import LARGEST_WHOLE
@@ -57,6 +58,7 @@ from isonomy.population.tables import (
     open_parquet,
     open_text,
 )
+from isonomy.trees.load import read_trees
 
 MARKS = ("?", "-", ".", "*", "--", "unknown", "Unknown")
 """Cells that stand for a missing number where all other cells of the column are numbers."""
@@ -123,8 +125,15 @@ def read_unknown(path: Path, limit: int = CELLS) -> tuple[pd.DataFrame, Dialect,
     return pd.DataFrame({column: values for column, (values, _) in typed.items()}), dialect, marks
 
 
-def guess_schema(table: pd.DataFrame, marks: dict[str, tuple[str, ...]], name: str, roles: Roles) -> Guess:
-    """Guess the schema of a table; columns that cannot be guessed are left out, unless they have a role."""
+def guess_schema(
+    table: pd.DataFrame, marks: dict[str, tuple[str, ...]], name: str, roles: Roles, *, numbers: bool = False,
+    every: bool = False,
+) -> Guess:  # fmt: skip
+    """Guess the schema of a table; columns that cannot be guessed are left out, unless they have a role.
+
+    ``numbers``: the model gives numbers, so that the label is one if it can be. ``every``: columns that look like
+    further outcomes are features, too.
+    """
     single = {"label": roles.label, "weight": roles.weight, "id": roles.id, "split-column": roles.split_column}
     several = {"protected": roles.protected, "proxy": roles.proxy, "ignore": roles.ignore}
     role_of: dict[str, str] = {}
@@ -144,6 +153,9 @@ def guess_schema(table: pd.DataFrame, marks: dict[str, tuple[str, ...]], name: s
     for column in table.columns:
         if column not in named and column not in (*ignored, *identifiers) and (reason := _unusable(table[column])):
             left_out[str(column)] = reason
+    if roles.label is not None and not every:
+        others = [str(column) for column in table.columns if column not in {*named, *left_out, *identifiers}]
+        left_out |= further_outcomes(table, roles.label, others)
     split = None if roles.split_column is None else _split(table[roles.split_column])
     unnamed = table if roles.id is None else table.drop(columns=roles.id)
     schema = Schema.infer(
@@ -154,9 +166,52 @@ def guess_schema(table: pd.DataFrame, marks: dict[str, tuple[str, ...]], name: s
         replace(each, missing_values=marks[each.name]) if each.name in marks and each.flagged else each
         for each in schema.features
     )
-    label, guessed = _outcome(schema.label, roles)
+    features = tuple(refined(each, table[each.name]) for each in features)
+    label = schema.label
+    if numbers and label is not None and table[label.column].dtype.kind in "iuf":
+        label = Label(label.column)
+    label, guessed = _outcome(label, roles)
+    features = with_similar(features, roles.similar)
     schema = replace(schema, features=features, label=label, id=roles.id or schema.id)
     return Guess(schema, {each.name: _remark(each, table[each.name]) for each in features}, left_out, guessed)
+
+
+def with_similar(features: tuple[Feature, ...], similar: tuple[str, ...]) -> tuple[Feature, ...]:
+    """Return features with the tolerances of texts such as ``age=2``, ``income=5%`` and ``postcode=any``."""
+    changed = {each.name: each for each in features}
+    for text in similar:
+        name, _, much = text.rpartition("=")
+        if name not in changed:
+            right = f"NAME=2, NAME=5% or NAME=any, of the features {', '.join(map(repr, changed))}"
+            raise ParameterError(template("similar", right, text))
+        feature, share = changed[name], much.strip().endswith("%")
+        if much.strip() == "any":
+            changed[name] = replace(feature, proxy=not feature.protected)
+            continue
+        try:
+            number = float(much.strip().removesuffix("%"))
+        except ValueError:
+            number = math.nan
+        if not 0 <= number < math.inf or feature.kind == "categorical":
+            right = (
+                "any: it is a category"
+                if feature.kind == "categorical"
+                else "a number >= 0, a share such as 5%, or any"
+            )
+            raise ParameterError(template(f"similar {name}", right, much))
+        parts = {"tolerance": None, "relative_tolerance": number / 100} if share else {"tolerance": number}
+        changed[name] = replace(feature, **parts)
+    return tuple(changed.values())
+
+
+_YES = {"1": "0", "True": "False", "true": "false", "yes": "no", "Yes": "No", "Y": "N", "y": "n", "1.0": "0.0"}
+"""Bare codes of an outcome that is, by its opposite."""
+
+
+def _named_outcome(label: Label, favourable: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the favourable classes, where the outcome itself is named (``approved`` of a column of 0 and 1)."""
+    yes = next((name for name, no in _YES.items() if set(label.classes) == {name, no}), None)
+    return (yes,) if favourable == (label.column,) and yes is not None else favourable
 
 
 def _outcome(label: Label | None, roles: Roles) -> tuple[Label | None, bool]:
@@ -166,19 +221,19 @@ def _outcome(label: Label | None, roles: Roles) -> tuple[Label | None, bool]:
             raise ParameterError(template(name, "given beside --label, whose outcome it is about", value))
     favourable = roles.favourable if label is None or roles.favourable else guess_favourable(label)
     if label is not None:
+        favourable = _named_outcome(label, favourable)
         label = replace(label, favourable=favourable, threshold=roles.threshold)
     return label, bool(favourable) and not roles.favourable
 
 
-def with_categories(guess: Guess, model: Path, table: pd.DataFrame) -> Guess:
+def with_categories(guess: Guess, model: Any, table: pd.DataFrame) -> Guess:
     """Declare what a model encodes category by category as such, in the categories that it knows.
 
     A postal code is no amount, whatever its digits say, and a table need not show every category.
     """
     for _ in table.columns:  # a model is read up to the first column that does not fit
         features = {each.name: each for each in guess.schema.features}
-        with noting_categories() as noted:
-            _reader_options(model, guess.schema)
+        noted = _known_categories(model, guess.schema, table)
         changed: dict[str, Feature] = {}
         for name, known in noted.items():
             feature, left = features.get(name), guess.left_out.get(name, ASKED) != ASKED
@@ -197,6 +252,27 @@ def with_categories(guess: Guess, model: Path, table: pd.DataFrame) -> Guess:
         ordered = tuple(features[name] for name in map(str, table.columns) if name in features)
         guess = Guess(replace(guess.schema, features=ordered), remarks, left_out, guess.favour)
     return guess
+
+
+def _known_categories(model: Any, schema: Schema, table: pd.DataFrame) -> Mapping[str, tuple[str, ...]]:
+    """Return the categories that a model knows, by column; of trees that keep hashes only, those of the table."""
+    if not is_trees(model):
+        noted: Noted = {}
+        _reader_options(model, schema, noted=noted)
+        return noted
+    known = {}
+    try:
+        columns = read_trees(model, trees="all").columns
+    except NetworkError:
+        if isinstance(model, str | Path):
+            raise
+        return {}  # a live model can still be asked
+    for column in columns:
+        if column.coding == "hash" and column.name in table.columns:
+            known[column.name] = tuple(sorted(_texts(table[column.name], ())))
+        elif column.categories:
+            known[column.name] = tuple(text_of(each) for each in column.categories)
+    return known
 
 
 def _with_known(column: pd.Series, known: tuple[str, ...], feature: Feature | None) -> Feature:
@@ -309,13 +385,15 @@ def _unusable(column: pd.Series) -> str:
     if column.dtype.kind in "iu" and max(-int(column.min()), int(column.max())) > LARGEST_WHOLE // 4:
         return "its whole numbers are too large: turn them into texts or smaller numbers to use them"
     distinct = column.nunique()
+    if column.dtype.kind not in "iufb" and (reason := holds_dates(column)):
+        return reason
     if column.dtype.kind not in "iufb" and distinct > _DISTINCT:
         texts = column.dropna().astype(str)
         texts = texts[~texts.isin(MARKS)]
         if len(texts) and texts.str.fullmatch(_GROUPED).all():
             longest = max(texts, key=len)
             return f"its cells look like numbers with thousands separators, such as {longest!r}: write them without"
-        return f"it has {distinct} different texts"
+        return holds_amounts(texts) or f"it has {distinct} different texts"
     return ""
 
 
@@ -333,13 +411,20 @@ def _split(column: pd.Series) -> Split:
 def _remark(feature: Feature, column: pd.Series) -> str:
     """Return the remark on what a guess rests on."""
     gaps = int(column.isna().sum())
-    missing = f"; {gaps} missing" if gaps else ""
+    missing = f"; {gaps} missing, as a person's may be" if gaps else ""
     if feature.kind in ("numeric", "integer"):
         low, high = f"{column.min():g}", f"{column.max():g}"
         codes = column.nunique() <= 12 and feature.kind == "integer"
         advice = " If these are codes, write categories instead." if codes else ""
-        return f"guess: {low} … {high} in this table, widened{missing}. low, high: what anybody can have.{advice}"
-    return f"guess: the {len(feature.categories)} values in this table{missing}. Add those that it does not show."
+        advice = (
+            " It looks like a code, no amount: similar people should agree on it." if is_code(feature.name) else advice
+        )
+        same = (feature.low, feature.high) == (column.min(), column.max())
+        kind = "whole numbers, " if feature.kind == "integer" and column.dtype.kind == "f" else ""
+        widened = "" if same else ", widened"
+        return f"guess: {kind}{low} … {high} in this table{widened}{missing}. low, high: what anybody can have.{advice}"
+    values = f"the {len(feature.categories)} values in this table{missing}"
+    return f"guess: {values}. Add those that it does not show.{rare_categories(feature, column)}"
 
 
 @dataclass(frozen=True)
@@ -358,24 +443,27 @@ class Reading:
     problem: str = ""  # why no reading fits
 
 
-def guess_reading(model: Path, people: Population) -> tuple[Reading, list[Reading]]:
-    """Return the reading under which the outcomes are most likely, and all that fit, best first."""
+def guess_reading(
+    model: Any, people: Population, given: Mapping[str, Any] | None = None
+) -> tuple[Reading, list[Reading]]:
+    """Return the reading of a model, a path or a live object, under which the outcomes are most likely, and all that
+    fit, best first; the options of reading that are ``given`` are no guess."""
     schema = people.schema
-    options, width, problem = _reader_options(model, schema)
+    options, width, problem = _reader_options(model, schema, given or {})
     if width is None:  # the file names its columns, or cannot be read at all
         try:
-            network = open_network(model, schema, **options)
+            network = open_source(model, schema, **options)
         except NetworkError as error:
             return Reading({}, options, "", problem=problem or str(error)), []
-        reading = _scored(Reading({}, options, "as the model file itself says", known=True), network, people)
+        reading = scored(Reading({}, options, "as the model file itself says", known=True), network, people)
         return reading, [reading]
     fitting = []
     for reading in _readings(schema, people, width, options):
         try:
-            network = open_network(model, replace(schema, inputs=reading.inputs), **reading.options)
+            network = open_source(model, replace(schema, inputs=reading.inputs), **reading.options)
         except IsonomyError:
             continue
-        fitting.append(_scored(reading, network, people))
+        fitting.append(scored(reading, network, people))
     fitting.sort(key=lambda reading: -reading.score)
     if fitting:
         return fitting[0], fitting
@@ -387,21 +475,37 @@ def guess_reading(model: Path, people: Population) -> tuple[Reading, list[Readin
     return Reading({}, options, "", problem=problem), []
 
 
-def _reader_options(model: Path, schema: Schema) -> tuple[dict[str, str], int | None, str]:
-    """Return the reader options of a file, its input width (None if it names its columns), and the error, or ""."""
+def _reader_options(
+    model: Any, schema: Schema, given: Mapping[str, Any] | None = None, noted: Noted | None = None
+) -> tuple[dict[str, Any], int | None, str]:
+    """Return the reader options of a model, its input width (None if it names its columns), and the error, or ""; the
+    categories that it knows are ``noted``."""
+    chosen = dict(given or {})
+    if isinstance(model, Model):
+        return {}, None, ""
+    if is_trees(model):
+        try:
+            open_source(model, schema, **chosen)
+        except NetworkError as error:  # where training stopped early, the best round is a first guess
+            return (
+                (chosen | {"trees": "best"}, None, "") if "trees='best'" in str(error) else (chosen, None, str(error))
+            )
+        return chosen, None, ""
     two = schema.label is not None and len(schema.label.classes) == 2
     head = "sigmoid" if two else "softmax" if schema.label is not None and schema.label.classes else "regression"
-    attempts: list[dict[str, str]] = [{}, {"head": head}, {"activation": "relu"}, {"activation": "relu", "head": head}]
+    attempts: list[dict[str, Any]] = [{}, {"head": head}, {"activation": "relu"}, {"activation": "relu", "head": head}]
     problem = ""
-    for given, about in itertools.product(attempts, (None, schema)):
+    by_name = hasattr(model, "feature_names_in_")  # an estimator that was fitted on columns with names reads them
+    for options, about in itertools.product(attempts, (schema, None) if by_name else (None, schema)):
+        options = options | chosen
         try:
-            network = open_network(model, about, **given)
+            network = open_source(model, about, **options, noted=noted)
         except NetworkError as error:
-            problem = str(error)  # of the last attempt, which has most options
+            problem = problem if by_name and problem else str(error)  # of the attempt that has most options
             continue
-        given = given | ({"head": network.head} if network.assumed_head else {})
-        return given, network.input_width if about is None else None, ""
-    return {}, None, problem
+        options = options | ({"head": network.head} if getattr(network, "assumed_head", False) else {})
+        return options, network.input_width if about is None else None, ""
+    return chosen, None, problem
 
 
 def _readings(schema: Schema, people: Population, width: int, options: dict[str, str]) -> Iterator[Reading]:
@@ -453,7 +557,7 @@ def _scale(scale: str, values: FloatArray) -> dict[str, Any]:
     return {"scale": scale, "min": low, "max": high if high > low else low + 1.0}
 
 
-def _scored(reading: Reading, network: Network, people: Population) -> Reading:
+def scored(reading: Reading, network: Model, people: Population) -> Reading:
     """Return a reading with the likelihood of the outcomes, in the better order of the classes, and its accuracy."""
     label = people.schema.label
     some = people if len(people) <= ROWS else people.sample(ROWS)

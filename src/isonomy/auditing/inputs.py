@@ -17,8 +17,10 @@ from isonomy.datasets import load_population
 from isonomy.datasets.catalogue import ENTRIES
 from isonomy.errors import DataError, FileError, ParameterError, template
 from isonomy.files import file_hash
+from isonomy.loading import open_model
+from isonomy.model import Model
 from isonomy.networks import Network
-from isonomy.networks.load import FORMATS, open_network
+from isonomy.networks.load import FORMATS
 from isonomy.parallel import one_thread
 from isonomy.population import Dialect, DomainKind, PeopleSource, Population, Schema, open_people
 from isonomy.population.schema import Unknown
@@ -39,11 +41,12 @@ class Inputs:
 
     people: Population | None  # the audited ones, where they are in memory
     schema: Schema
-    network: Network
+    model: Model
     metric: Metric
     ground: Ground
     others: tuple[tuple[str, Population], ...]  # tables to measure the distance to, by name
     sources: Mapping[str, str]  # file name -> SHA-256
+    table: Mapping[str, Any] | None = None  # how the table is read; None where it is no file
 
     def open_source(self, plan: Plan, work: Path | None) -> PeopleSource:
         """Open the source of the people; ``work`` keeps a copy of a file without random access."""
@@ -56,25 +59,39 @@ class Inputs:
         )  # fmt: skip
 
 
-def read_inputs(plan: Plan) -> Inputs:
-    """Read and check the files of a plan."""
+def read_inputs(
+    plan: Plan,
+    model: Model | None = None,
+    *,
+    schema: Schema | None = None,
+    table: Population | None = None,
+    metric: Metric | None = None,
+) -> Inputs:
+    """Read and check the files of a plan; a given ``model``, ``schema``, ``table`` or ``metric`` takes the place of its
+    file."""
     sources: dict[str, str] = {}
-    known = plan.data in ENTRIES
+    live, known = table is not None, plan.data in ENTRIES and table is None
     if plan.schema is not None and known:
         raise ParameterError(f"'schema' must be left out for {plan.data!r}, a table of the catalogue that has its own.")
-    schema = None if plan.schema is None else Schema.from_toml(Path(plan.schema))
-    table = None if plan.engine is not None and not known else read_table(plan, plan.data, schema)
+    schema = Schema.from_toml(Path(plan.schema)) if schema is None and plan.schema is not None else schema
+    if table is None and (plan.engine is None or known):
+        table = read_table(plan, plan.data, schema)
     if table is not None:
         schema = table.schema
     if schema is None:
         raise ParameterError(f"'schema' must be given beside the table {plan.data}; 'isonomy init' writes a first one.")
-    if plan.model is not None:
-        network = read_network(plan, schema)
+    if model is not None:
+        if plan.model is not None:
+            raise ParameterError(
+                "'model' is given twice, as an object and as a file of the plan: leave one of them out."
+            )
+    elif plan.model is not None:
+        model = read_model(plan, schema)
     elif known and table is not None:
-        network = train_small(table.train, seed=plan.seed)
+        model = train_small(table.train, seed=plan.seed)
     else:
         raise ParameterError("'model' must be given: the network file to audit, such as model.onnx.")
-    schema = _with_outcome(plan, schema, network)
+    schema = _with_outcome(plan, schema, model)
     if table is not None and schema.id is not None and schema.id not in table.frame.columns:
         raise DataError(
             f"Table {plan.data} has no column {schema.id!r}, by which the schema says people are named (id)."
@@ -82,23 +99,23 @@ def read_inputs(plan: Plan) -> Inputs:
     people = None if table is None else select_people(plan, replace(table, schema=schema))
     if known and table is not None:
         sources[plan.data] = open_people(table).fingerprint()
-    metric, ground = read_similarity(plan, schema)
+    metric, ground = read_similarity(plan, schema, metric)
     others = tuple((Path(source).name.split(".")[0], read_table(plan, source, schema)) for source in plan.against)
     files = [plan.schema, plan.model, plan.metric, plan.ground if plan.ground.endswith(".toml") else None]
-    for file in (None if people is None else plan.data, *files, *plan.against):
+    for file in (None if people is None or live else plan.data, *files, *plan.against):
         if file is not None and file not in ENTRIES:
             name = Path(file).name  # with its folder where another file has the same
             sources[name if name not in sources else str(Path(file))] = file_hash(file)
-    return Inputs(people, schema, network, metric, ground, others, sources)
+    return Inputs(people, schema, model, metric, ground, others, sources, None if live else table_of(plan))
 
 
-def _with_outcome(plan: Plan, schema: Schema, network: Network) -> Schema:
+def _with_outcome(plan: Plan, schema: Schema, model: Model) -> Schema:
     """Return the schema with the plan's favourable class and threshold in its label.
 
     So groups, reports, records and services have one place to look. Outputs that the label is not about are decided by
     their numbers, which only the question holds.
     """
-    outcome = resolve_outcome(network, schema, plan.favourable or None, plan.threshold)
+    outcome = resolve_outcome(model, schema, plan.favourable or None, plan.threshold)
     fits = schema.label is not None and len(outcome.classes) == len(schema.label.classes)
     return replace(schema, label=outcome) if fits and outcome != schema.label else schema
 
@@ -123,6 +140,22 @@ def read_table(plan: Plan, source: str, schema: Schema | None = None) -> Populat
         if source in str(error):
             raise
         raise DataError(f"{source}: {error}") from error
+
+
+def check_rows(plan: Plan, inputs: Inputs) -> None:
+    """Refuse people whose raw rows the model reads otherwise than their coordinates; streams are read for it."""
+    if inputs.people is not None:
+        people = inputs.people
+        inputs.model.check_rows(people.schema, people.frame)
+        return
+    if type(inputs.model).check_rows is Model.check_rows:  # which has nothing to refuse
+        return
+    first = 0
+    for file in table_files(Path(plan.data)):
+        start = first
+        for offset, frame in read_pieces(file, inputs.schema, PIECE, dialect_of(plan), plan.table_limit):
+            inputs.model.check_rows(inputs.schema, frame, start + offset)
+            first = start + offset + len(frame)
 
 
 def with_ids(people: Population, plan: Plan) -> Population:
@@ -161,14 +194,15 @@ def read_people(
     return Population.from_file(path, schema, dialect=dialect or Dialect(), **how)
 
 
-def read_network(plan: Plan, schema: Schema) -> Network:
-    """Read the network of a plan, on the coordinates of a schema."""
+def read_model(plan: Plan, schema: Schema) -> Model:
+    """Read the model of a plan, on the coordinates of a schema."""
     options: dict[str, Any] = {name: getattr(plan, name) for name in ("head", "output", "activation", "reads")}
+    options["trees"] = int(plan.trees) if plan.trees is not None and plan.trees.isdecimal() else plan.trees
     ending = Path(str(plan.model)).suffix.lower()
     for name in ("output", "activation"):
         if options[name] is not None and ending in FORMATS and name not in FORMATS[ending][2]:
             raise ParameterError(template(name, f"left out: of a {ending} file it changes nothing", options[name]))
-    return open_network(str(plan.model), schema, **options)
+    return open_model(str(plan.model), schema, **options)
 
 
 def train_small(people: Population, hidden: tuple[int, ...] = (32, 16), seed: int = 0) -> Network:
@@ -184,9 +218,10 @@ def train_small(people: Population, hidden: tuple[int, ...] = (32, 16), seed: in
     return Network.from_sklearn(model, name="small classifier")
 
 
-def read_similarity(plan: Plan, schema: Schema) -> tuple[Metric, Ground]:
-    """Read the fair metric, by default counterparts of the schema, and the ground cost."""
-    metric = Counterparts.of(schema) if plan.metric is None else load_metric(plan.metric)
+def read_similarity(plan: Plan, schema: Schema, metric: Metric | None = None) -> tuple[Metric, Ground]:
+    """Read the fair metric, unless it is given, by default counterparts of the schema, and the ground cost."""
+    if metric is None:
+        metric = Counterparts.of(schema) if plan.metric is None else load_metric(plan.metric)
     return metric, read_ground(plan.ground, metric)
 
 

@@ -18,14 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from isonomy.certificates.forms import network_arrays
 from isonomy.errors import IsonomyError
-from isonomy.networks.load import open_network
-from isonomy.networks.network import Network
+from isonomy.loading import open_model
+from isonomy.model import Model
 from isonomy.population import Dialect, PeopleSource, Schema, Selection, open_people
 from isonomy.population.population import IntArray, drawn
 from isonomy.population.tables import USUAL, described
-from isonomy.problem import on_all_coordinates
 from isonomy.records import Record
 from isonomy_verify.asked import parted
 from isonomy_verify.record import dtype_of
@@ -47,24 +45,29 @@ _DIALECT, _PARTS = ("separator", "encoding", "decimal"), ("x", "weights", "y")
 
 
 def check_model(record: Record, path: Path) -> list[Claim]:
-    """Check whether a model file gives the network of a certificate, and whether its head follows from the file."""
-    reading, name = record.document["reading"]["model"], quoted(path.name)
+    """Check whether a model file gives the model of a certificate, and whether its head follows from the file."""
+    reading, name, model = record.document["reading"]["model"], quoted(path.name), record.problem.model
+    if model.condition:
+        why = f"{name} was not read, and no prediction was computed again: all holds {model.condition}"
+        return [("model file", "not checked", why)]
     if reading is None:
         return [("model file", "rejected", f"the certificate says of no model file how it was read: {name} is none")]
     try:
-        network = _open(record, path, **reading)
+        model = _open(record, path, **reading)
     except IsonomyError as error:
         return [("model file", "rejected", f"{name} cannot be read as the certificate says: {_quote_error(error)}")]
-    one, other = network_arrays(network), network_arrays(record.problem.network)
-    if one.keys() != other.keys() or not all(np.array_equal(one[part], other[part]) for part in one):
-        return [("model file", "rejected", f"{name} gives another network than the certified one")]
-    claims = [("model file", "recomputed", f"{name} gives the certified network"), _check_head(record, path, reading)]
-    return [*claims, *_check_classes(record, network, name), *_declared_reading(record, reading)]
+    if not _same(model, record.problem.model):
+        return [("model file", "rejected", f"{name} gives another {record.problem.model.noun} than the certified one")]
+    claims = [
+        ("model file", "recomputed", f"{name} gives the certified {model.noun}"),
+        _check_head(record, path, reading),
+    ]
+    return [*claims, *_check_classes(record, model, name), *_declared_reading(record, reading)]
 
 
-def _check_classes(record: Record, network: Network, name: str) -> list[Claim]:
+def _check_classes(record: Record, model: Model, name: str) -> list[Claim]:
     """Check the classes of a certificate against those of the file; one name for two outputs is rejected."""
-    classes, own = record.document["question"]["classes"], list(network.named)
+    classes, own = record.document["question"]["classes"], list(model.named)
     if not classes:
         return []
     if own == classes:
@@ -78,6 +81,7 @@ def _check_classes(record: Record, network: Network, name: str) -> list[Claim]:
 def _declared_reading(record: Record, reading: dict[str, Any]) -> list[Claim]:
     """Return the claim on options of reading a model that the issuer chose and the file does not contain."""
     chosen = [f"{part} {quoted(reading[part])}" for part in ("output", "activation") if reading[part] is not None]
+    chosen += [f"boosting rounds {quoted(reading['trees'])}"] if reading.get("trees") is not None else []
     chosen += [f"inputs as {reading['reads']}"] if reading["reads"] != "auto" else []
     chosen += ["inputs as [model.inputs] in schema.toml says"] if record.schema.inputs else []
     return [("model reading", "trusted", f"{', '.join(chosen)}: the issuer's word")] if chosen else []
@@ -85,7 +89,7 @@ def _declared_reading(record: Record, reading: dict[str, Any]) -> list[Claim]:
 
 def _check_head(record: Record, path: Path, reading: dict[str, Any]) -> Claim:
     """Check whether the head follows from the file, read without the option, or was declared."""
-    head, name = record.problem.network.head, quoted(path.name)
+    head, name = record.problem.model.head, quoted(path.name)
     try:
         own = _open(record, path, **reading | {"head": "auto"})
         follows, own_head = own.head == head and not own.assumed_head, "" if own.assumed_head else own.head
@@ -101,8 +105,16 @@ def _check_head(record: Record, path: Path, reading: dict[str, Any]) -> Claim:
     return "head", "trusted", f"{head}: declared by the issuer, {says}"
 
 
-def _open(record: Record, path: Path, **options: Any) -> Network:
-    return on_all_coordinates(open_network(path, record.schema, **options), record.schema)
+def _open(record: Record, path: Path, **options: Any) -> Model:
+    return open_model(path, record.schema, **options).on(record.schema)
+
+
+def _same(one: Model, other: Model) -> bool:
+    """Return whether two models have one kind, one head, and one section and arrays in a record."""
+    if (one.kind, one.head, one.section()) != (other.kind, other.head, other.section()):
+        return False
+    mine, theirs = one.arrays(), other.arrays()
+    return mine.keys() == theirs.keys() and all(np.array_equal(mine[part], theirs[part]) for part in mine)
 
 
 def check_data(record: Record, path: Path) -> list[Claim]:

@@ -6,13 +6,14 @@ audit of the same name is replaced; a directory that holds anything else is left
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -39,7 +40,13 @@ INDIVIDUALS = "individuals.parquet"
 RENDERED = ("report.html", INDIVIDUALS, "summary.md", "junit.xml")
 """Files for readers and CI: the certificate names them by their hash, and no check reads them."""
 
-AUDIT_FILES = frozenset({"certificate.json", "certificate.dsse.json", "evidence", *RENDERED, *RESUMABLE})
+QUESTION = "question"
+"""The folder of the files that ask an audit again."""
+
+AS_ASKED = "# as it was asked: sha256 "
+"""In front of the checksum of a question: one that was edited is never replaced."""
+
+AUDIT_FILES = frozenset({"certificate.json", "certificate.dsse.json", "evidence", QUESTION, *RENDERED, *RESUMABLE})
 """Files that an audit writes."""
 
 ID_SUFFIX = " (id)"
@@ -77,17 +84,42 @@ def write(
         write_record(
             staging, findings.certificate, sources=findings.sources, created=findings.created,
             redact=findings.redacted, key=None if key is None else Path(key), beside=RENDERED,
-            table=findings.table,
+            table=findings.table, alone=findings.alone,
         )  # fmt: skip
         if work is not None:
             for name in RESUMABLE:
                 _link(work / name, staging / name)
+        _write_question(findings.question, target / QUESTION, staging / QUESTION)
         replace_directory(staging, target)
     except OSError as error:
         raise FileError(f"'out' cannot be written: {target}: {error.strerror or error}.") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return target
+
+
+def _write_question(question: Mapping[str, str], old: Path, new: Path) -> None:
+    """Write the files that ask the question again, with their checksum; keep what an earlier audit had otherwise."""
+    if not question or edited(old):
+        _link(old, new)
+        return
+    new.mkdir()
+    for name, text in question.items():
+        mark = f"{AS_ASKED}{_checksum(question)}\n" if name == "audit.toml" else ""
+        (new / name).write_text(text + mark, encoding="utf-8")
+
+
+def _checksum(question: Mapping[str, str]) -> str:
+    return hashlib.sha256("\0".join(question[name] for name in sorted(question)).encode()).hexdigest()
+
+
+def edited(folder: Path) -> bool:
+    """Return whether the files of a question are not as an audit wrote them."""
+    if not folder.is_dir():
+        return False
+    texts = {each.name: each.read_bytes().decode(errors="replace") for each in folder.iterdir() if each.is_file()}
+    text, _, mark = texts.get("audit.toml", "").rpartition(AS_ASKED)
+    return mark.strip() != _checksum(texts | {"audit.toml": text})
 
 
 def _sweep(target: Path) -> None:
@@ -166,6 +198,12 @@ def _write_individuals(findings: Findings, path: Path) -> None:
         writer.write_table(table.cast(writer.schema))
     if writer is not None:
         writer.close()
+
+
+def output_directory(out: str | None, name: str) -> str:
+    """Return the directory to write; by default ``audit-NAME``, valid on every file system."""
+    valid = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".-")
+    return out or f"audit-{valid or 'people'}"
 
 
 def check_target(directory: str | Path, key: str | Path | None = None) -> Path:
@@ -249,11 +287,11 @@ def ids_by_row(path: Path, name: str) -> dict[int, str | None] | None:
 
 
 def predictions(findings: Findings, x: FloatArray) -> dict[str, FloatArray]:
-    """Return the outputs of the network (n,) by name: the probability of each class, or numbers."""
-    given = findings.network(x)
+    """Return the outputs of the model (n,) by name: the probability of each class, or numbers."""
+    given = findings.model(x)
     label = findings.people.schema.label
     classes = label.classes if label is not None and len(label.classes) == given.shape[1] else ()
-    if findings.network.head == "regression":
+    if findings.model.head == "regression":
         names = ["prediction"] if given.shape[1] == 1 else [f"prediction {i}" for i in range(given.shape[1])]
     else:
         names = [f"probability of {name}" for name in classes or range(given.shape[1])]

@@ -1,46 +1,39 @@
-"""The audit of a plan: inputs, certificate, groups and shifts; as one call of Python and as a step of the command.
+"""The audit of a plan: inputs, certificate, groups and shifts; behind the call of Python and the command.
 
 The cost of an audit is estimated from small samples, which are audited and timed; the rest is a straight line.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from isonomy.auditing.inputs import Inputs, read_inputs, read_network, table_of, with_ids
-from isonomy.auditing.output import write
+from isonomy.auditing.inputs import Inputs, check_rows, read_inputs, read_model, with_ids
 from isonomy.auditing.plan import Plan
-from isonomy.brief import brief
-from isonomy.certificates.alone import ChangeAlone, changes_alone
+from isonomy.certificates.alone import changes_alone, questions
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import certify
-from isonomy.certificates.consistency import counterexamples_saved_in
 from isonomy.certificates.options import CHUNK
 from isonomy.certificates.part import Part
-from isonomy.errors import DataError, IsonomyError, NetworkError, ParameterError, template
+from isonomy.certificates.protocol import Shift
+from isonomy.certificates.reweighting import Reweighting
+from isonomy.certificates.shifts import parsed_shift, usual_shifts
+from isonomy.certificates.transport import Transport
+from isonomy.errors import DataError, IsonomyError, NetworkError
 from isonomy.fairness import GroupFairness, group_fairness, scores
 from isonomy.fairness.reading import OtherReading, better_reading
-from isonomy.networks.influence import read_features
-from isonomy.options import options_of
 from isonomy.population import PeopleSource, Population
 from isonomy.population.outcome import favourable_places
-from isonomy.problem import on_all_coordinates
 from isonomy.progress import Progress
-from isonomy.report.facts import facts_of
 from isonomy.report.findings import Findings, ObservedShift
 from isonomy.report.groups import unnamed_outcome
-from isonomy.report.html import to_html
-from isonomy.report.text import to_markdown
 from isonomy.shift import wasserstein
 
 JUDGED, PLACES = 20_000, 40
@@ -50,61 +43,6 @@ SAMPLES = (24, 64)
 """Individuals timed; two sizes separate the time that is spent once from that spent on each."""
 
 
-@dataclass(frozen=True, eq=False)
-class Audit:
-    """The findings of an audit, as a report, as files and as text."""
-
-    plan: Plan
-    findings: Findings = field(repr=False)
-
-    __repr__ = brief
-
-    @property
-    def certificate(self) -> Certificate:
-        """Return the bounds of the people and of the populations close to them."""
-        return self.findings.certificate
-
-    def report(self) -> str:
-        """Return the report, one self-contained HTML page."""
-        return to_html(facts_of(self.findings))
-
-    def save(self, directory: str | PathLike[str]) -> Path:
-        """Write report, certificate with its evidence, individuals and summaries; signed where the plan has a key."""
-        return write(self.findings, Path(directory), key=self.plan.key)
-
-    def __str__(self) -> str:
-        return to_markdown(facts_of(self.findings))
-
-
-def audit(
-    plan: Plan | Mapping[str, Any] | str | PathLike[str] | None = None,
-    *,
-    work: str | PathLike[str] | None = None,
-    progress: Progress | Literal["auto"] | None = "auto",
-) -> Audit:
-    """Audit a table of people and a network: certificates, groups, distances, as ``isonomy audit`` does.
-
-    ``plan`` is the path of an ``audit.toml``, or its keys and values as a dictionary, such as ``{"data": "people.csv",
-    "schema": "schema.toml", "model": "model.onnx", "gamma": 0.1}``; without one the bundled example is audited. Nothing
-    is written but finished chunks to the folder ``work``, from which a later call goes on; :meth:`Audit.save` writes.
-    ``progress`` is called with the rows done and in all.
-    """
-    if isinstance(plan, str | PathLike):
-        plan = Plan.of({}, Path(plan))
-    elif isinstance(plan, Mapping):
-        unknown = next((key for key in plan if key not in options_of(Plan)), None)
-        if unknown is not None:
-            raise ParameterError(template("plan", "made of the keys of an audit.toml", unknown))
-        plan = Plan.of({key: tuple(value) if isinstance(value, list) else value for key, value in plan.items()})
-    elif plan is None:
-        plan = Plan()
-    elif not isinstance(plan, Plan):
-        raise ParameterError(template("plan", "None, the path of an audit.toml or a dictionary", type(plan).__name__))
-    folder = None if work is None or plan.redact else Path(work)
-    with counterexamples_saved_in(None if plan.redact else ""):  # the file of a contradiction holds a person's row
-        return Audit(plan, run(plan, progress, work=folder))
-
-
 def run(
     plan: Plan,
     progress: Progress | Literal["auto"] | None = "auto",
@@ -112,26 +50,29 @@ def run(
     work: Path | None = None,
     inputs: Inputs | None = None,
     announce: Callable[[str], None] = lambda stage: None,
+    counterexamples: Path | Literal[True] = True,
 ) -> Findings:
     """Audit a plan: compute every number of the findings; nothing is written but to ``work``.
 
     That folder keeps finished chunks for a later run of the same plan. ``inputs`` are the plan's own, already read;
-    ``announce`` is called with the name of each stage.
+    ``announce`` is called with the name of each stage. ``counterexamples`` is as for :func:`isonomy.certify`; of a
+    redacted audit none is saved, since the file holds a person's row.
     """
     inputs = inputs or read_inputs(plan)
     announce("Reading people")
     source = inputs.open_source(plan, work)
+    check_rows(plan, inputs)
     other = other_reading(inputs, source)
     if other is not None and not plan.as_read:
         raise NetworkError(
-            f"'{inputs.network.name}' is probably read the wrong way round: {other}. {_remedy(plan, inputs, other)}, "
+            f"'{inputs.model.name}' is probably read the wrong way round: {other}. {_remedy(plan, inputs, other)}, "
             "or say --as-read (as_read = true) to audit it as it is read."
         )
     announce("Bounding people and populations")
     certificate = certify(
-        inputs.network, source, **_question(plan, inputs), domain=plan.domain, epsilon=plan.epsilon,
+        inputs.model, source, **_question(plan, inputs), domain=plan.domain, epsilon=plan.epsilon,
         confidence=plan.confidence, seed=plan.seed, engine=plan.engine or "local", scheduler=plan.scheduler, work=work,
-        chunk=plan.chunk or CHUNK, progress=progress,
+        chunk=plan.chunk or CHUNK, progress=progress, counterexamples=not plan.redact and counterexamples,
     )  # fmt: skip
     announce("Groups and distances")
     people = certificate.people
@@ -141,47 +82,39 @@ def run(
     return Findings(
         title=plan.name or people.schema.name,
         people=people,
-        network=certificate.problem.network,
+        model=certificate.problem.model,
         certificate=certificate,
         group=group,
         group_refusal=refusal,
-        alone=() if plan.no_search else _alone(certificate, people, plan.seed),
+        alone=changes_alone(
+            certificate, questions(people.schema, certificate.problem.model.read_features(people.schema))
+        ),
         shifts=tuple(
             ObservedShift(name, wasserstein(people, other, order=plan.order, ground=inputs.ground, seed=plan.seed))
             for name, other in inputs.others
         ),
         sources={**dict(certificate.sources), **inputs.sources},
-        table=table_of(plan),
+        table=inputs.table,
         command=plan.command(),
         created=_started(work).isoformat(timespec="seconds"),
         redacted=plan.redact,
+        identity={"Version": plan.model_version or "", "Owner": plan.owner or "", "Purpose": plan.purpose or ""},
         other_reading=other,
-        scores=scores(certificate.problem.network, people, certificate.problem.outcome),
+        scores=scores(certificate.problem.model, people, certificate.problem.outcome),
     )
 
 
-def _alone(certificate: Certificate, people: Population, seed: int) -> tuple[ChangeAlone, ...]:
-    """Bound the change by each protected attribute and proxy alone that is read, not immutable, and has limits."""
-    read = read_features(certificate.problem.network, people.schema)
-    names = [
-        each.name for each in people.schema.features
-        if (each.protected or each.proxy) and not each.immutable and each.name in read
-        and (each.categories or (math.isfinite(each.low) and math.isfinite(each.high)))
-    ]  # fmt: skip
-    return changes_alone(certificate, names, seed)
-
-
 def other_reading(inputs: Inputs, source: PeopleSource) -> OtherReading | None:
-    """Return the order of classes under which the network agrees better with the labels of at most ``JUDGED`` rows."""
-    label, network = inputs.schema.label, on_all_coordinates(inputs.network, inputs.schema)
-    if label is None or label.regression or network.head == "regression":
+    """Return the order of classes under which the model agrees better with the labels of at most ``JUDGED`` rows."""
+    label, model = inputs.schema.label, inputs.model.on(inputs.schema)
+    if label is None or label.regression or model.head == "regression":
         return None
     keys = source.keys(JUDGED // PLACES)
     chunks = [source.read(key) for key in keys[:: -(-len(keys) // PLACES)]]
     labels = [chunk.y for chunk in chunks if chunk.y is not None]
     if not labels or len(labels) < len(chunks):
         return None
-    given, weights = network(np.concatenate([chunk.x for chunk in chunks])), [chunk.weights for chunk in chunks]
+    given, weights = model(np.concatenate([chunk.x for chunk in chunks])), [chunk.weights for chunk in chunks]
     return better_reading(given, np.concatenate(labels).astype(np.int64), label, np.concatenate(weights))
 
 
@@ -190,7 +123,7 @@ def _remedy(plan: Plan, inputs: Inputs, other: OtherReading) -> str:
     label = inputs.schema.label
     if plan.model is not None and label is not None:
         turned = replace(inputs.schema, label=replace(label, classes=other.classes))
-        if read_network(plan, turned).hash() != inputs.network.hash():
+        if read_model(plan, turned).hash() != inputs.model.hash():
             return (
                 "The model file names its classes, so that their order in the schema is no matter: give the labels "
                 "that it was fitted on"
@@ -200,12 +133,22 @@ def _remedy(plan: Plan, inputs: Inputs, other: OtherReading) -> str:
 
 def _question(plan: Plan, inputs: Inputs) -> dict[str, Any]:
     """Return the arguments of :func:`isonomy.certify` that are the question."""
-    moved = {"gamma": plan.gamma, "order": plan.order, "ground": inputs.ground}
     return {
-        "metric": inputs.metric, "delta": plan.delta, **(moved if plan.part is None else {"shift": Part(plan.part)}),
+        "metric": inputs.metric, "delta": plan.delta, "shift": _shifts(plan, inputs),
         "tier": plan.tier, "attack": not plan.no_search, "decide": not plan.no_search,
         "favourable": plan.favourable or None, "threshold": plan.threshold,
     }  # fmt: skip
+
+
+def _shifts(plan: Plan, inputs: Inputs) -> list[Shift]:
+    """Return the shifts of a plan: by transport where a γ is named, else of parts where a share is, and others; where
+    nothing is named these people, and what an audit usually asks."""
+    others: list[Shift] = [parsed_shift(text, inputs.schema) for text in plan.shift]
+    if plan.part is not None:
+        return [Part(plan.part), *others]
+    if plan.radius is not None:
+        return [Transport(plan.radius, plan.order, inputs.ground), *(others or usual_shifts(inputs.schema))]
+    return others or [Part(1.0), *usual_shifts(inputs.schema)]
 
 
 def _started(work: Path | None) -> datetime:
@@ -217,14 +160,14 @@ def _started(work: Path | None) -> datetime:
 
 def _groups(certificate: Certificate, people: Population) -> tuple[GroupFairness | None, str]:
     """Return rates of a named favourable outcome by protected group; or nothing, and why in one sentence."""
-    network, outcome = certificate.problem.network, certificate.problem.outcome
+    model, outcome = certificate.problem.model, certificate.problem.outcome
     if not people.schema.protected:
         return None, "Groups were not compared: the schema names no protected attribute."
     if not favourable_places(outcome):
         return None, unnamed_outcome(outcome)
     try:
         compared = group_fairness(
-            network, people, outcomes=people.y is not None, certificate=certificate.local,
+            model, people, outcomes=people.y is not None, certificate=certificate.local,
             favourable=outcome.favourable, threshold=outcome.threshold,
         )  # fmt: skip
     except IsonomyError as error:  # such as a table with one group only: there is nothing to compare
@@ -259,11 +202,13 @@ def estimate(plan: Plan, inputs: Inputs) -> CostEstimate:
         n, x = len(inputs.people), inputs.people.sample(SAMPLES[-1], plan.seed).x
     if not len(x):
         raise DataError("There are no individuals: no row of the table is left.")
-    network, domain = on_all_coordinates(inputs.network, inputs.schema), inputs.schema.domain(plan.domain)
-    sizes, times = sorted({min(len(x), size) for size in SAMPLES}), []
+    model, domain = inputs.model.on(inputs.schema), inputs.schema.domain(plan.domain)
+    sizes, times, asked = sorted({min(len(x), size) for size in SAMPLES}), [], _question(plan, inputs)
+    moved = [each for each in asked["shift"] if not isinstance(each, Reweighting)]
+    asked["shift"] = moved or Part(1.0)  # others, in which no one moves, take no time beside the local bounds
     for size in sizes:
         began = time.perf_counter()
-        certified = certify(network, x[:size], **_question(plan, inputs), domain=domain, progress=None)
+        certified = certify(model, x[:size], **asked, domain=domain, progress=None, counterexamples=not plan.redact)
         times.append(time.perf_counter() - began)
     slope = times[-1] / sizes[-1]
     if len(sizes) == 2:

@@ -18,16 +18,14 @@ Paths in a file are relative to that file. Options on the command line win over 
 
 from __future__ import annotations
 
-import difflib
 import os
 import shlex
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from isonomy.errors import FileError, ParameterError, template
+from isonomy.errors import ParameterError, template
 from isonomy.options import SHARE, SIZE, Panel, Rule, check_options, number, options_of, whole
 
 PANELS = FILES, SIMILAR, RESULTS, WHO, READING, LARGE = (
@@ -35,6 +33,9 @@ PANELS = FILES, SIMILAR, RESULTS, WHO, READING, LARGE = (
     Panel("Reading files"), Panel("Larger than memory"),
 )  # fmt: skip
 ROLES = Panel("What columns are")
+
+USUAL = 0.1
+"""The gamma where a distance is asked for, by ``against``, ``order`` or ``ground``, and none is named."""
 
 TRANSPORT = ("gamma", "order", "ground")
 """Keys of a shift by transport; ``part`` asks for another one instead."""
@@ -44,6 +45,10 @@ IN_MEMORY = ("held_out", "limit")
 
 _ORDER = number(lambda value: value >= 1, "a number from 1 to infinity")
 _PART = number(lambda value: 0 < value <= 1, "a number above 0, at most 1")
+_ROUNDS = Rule(
+    lambda value: isinstance(value, str) and (value in ("all", "best") or (value.isdecimal() and int(value) > 0)),
+    "all, best, or a number of rounds",
+)
 _CHARACTER = Rule(lambda value: isinstance(value, str) and len(value) == 1, "one character")
 
 
@@ -62,14 +67,18 @@ class Plan:
         None, "What its columns mean; 'isonomy init' writes a first one.", path=True, example="schema.toml"
     )
     model: str | None = FILES(
-        None, "The network: .onnx, .keras, .h5, .skops, .pt or .pt2; never a pickle.", path=True,
+        None, "The model: .onnx, .keras, .h5, .skops, .pt, .pt2, or trees of XGBoost (.json, .ubj), LightGBM (.txt) or "
+        "CatBoost (.json); never a pickle.", path=True,
         example="model.onnx",
     )  # fmt: skip
     metric: str | None = FILES(
         None, "Who counts as similar, as a file. Default: counterparts of the schema.", path=True, example="metric.toml"
     )
     delta: float = SIMILAR(1.0, "Similar is who is at most this far apart.", SIZE)
-    gamma: float = SIMILAR(0.1, "How far the population may shift; 'isonomy shift' measures real shifts.", SIZE)
+    gamma: float | None = SIMILAR(
+        None, "How far the population may move, as a Wasserstein distance; 'isonomy shift' measures it. Default: no "
+        "one moves, and parts, mixes and stability are judged.", SIZE, example=0.1,
+    )  # fmt: skip
     order: float = SIMILAR(1.0, "Of the Wasserstein distance, from 1 to inf.", _ORDER)
     ground: str = SIMILAR(
         "l2", "What moving somebody costs: l1, l2, linf in the schema's coordinates, metric, or a metric file.",
@@ -78,6 +87,14 @@ class Plan:
     part: float | None = SIMILAR(
         None, "Instead of a shift: every part of these people that holds at least this share of them, such as 0.1.",
         _PART, example=0.1,
+    )  # fmt: skip
+    shift: tuple[str, ...] = SIMILAR(
+        (), "Populations to judge beside gamma, without new bounds; may be repeated. part:25%, stability:0.25, "
+        "mix:sex,race, marginals:people.csv,residual=0.3 (margins of a table); +5% adds strangers. In the place of "
+        "gamma, with new bounds: drift:age=2,income=5% moves numbers, on average or, with :everybody behind it, of "
+        "every person; 'part:25% & drift:age=2' reweights first and moves then. Default: parts of a quarter and a "
+        "tenth, any mix of protected groups, stability .10 and .25.",
+        example=("part:25%", "stability:0.25"),
     )  # fmt: skip
     domain: Literal["realizable", "relaxed", "unbounded"] = SIMILAR(
         "realizable", "realizable: a counterpart is somebody; relaxed: shares of categories; unbounded."
@@ -126,10 +143,19 @@ class Plan:
     reads: Literal["auto", "raw", "coordinates"] = READING(
         "auto", "A model without column names reads raw columns or the schema's coordinates."
     )
+    trees: str | None = READING(
+        None, "Of boosted trees that stopped early: which rounds count, all, best or a number, as they are deployed.",
+        _ROUNDS, example="best",
+    )  # fmt: skip
     as_read: bool = READING(
         False, "Audit a model also where its outputs agree better with the labels in another order of the classes."
     )
     name: str = RESULTS("", "Of the audit. Default: the schema's.")
+    model_version: str | None = RESULTS(None, "Of the model, as the report is to name it.", example="2.1")
+    owner: str | None = RESULTS(
+        None, "Who answers for the model, as the report is to name them.", example="Credit risk"
+    )
+    purpose: str | None = RESULTS(None, "What the model is for, as the report is to say it.", example="Consumer loans")
     out: str | None = RESULTS(None, "The directory to write. Default: audit-NAME.", path=True)
     redact: bool = RESULTS(False, "Keep people's rows out of what is written; it is not anonymous.")
     key: str | None = RESULTS(None, "A private key with which to sign the certificate.", path=True)
@@ -159,6 +185,12 @@ class Plan:
             if (value := getattr(self, name)) not in (False, None):
                 right = "left out when 'engine' is given (it is for tables in memory)"
                 raise ParameterError(template(name, right, value))
+
+    @property
+    def radius(self) -> float | None:
+        """Return γ, None where no one moves."""
+        asked = self.against or self.order != 1 or self.ground != "l2"
+        return USUAL if self.gamma is None and self.part is None and asked else self.gamma
 
     @classmethod
     def of(cls, options: Mapping[str, Any], file: str | Path | None = None) -> Plan:
@@ -208,6 +240,10 @@ class Roles:
     id: str | None = ROLES(None, "Names people in reports; no feature.")
     split_column: str | None = ROLES(None, "Tells training rows from test rows.")
     ignore: tuple[str, ...] = ROLES((), "To be left out; may be repeated.")
+    similar: tuple[str, ...] = ROLES(
+        (), "How far similar people may differ in a column: age=2, income=5%, postcode=any; may be repeated.",
+        example=("age=2",),
+    )  # fmt: skip
 
 
 def _one_shift(entries: Mapping[str, Any]) -> None:
@@ -221,29 +257,28 @@ def _one_shift(entries: Mapping[str, Any]) -> None:
 
 def read_plan(path: Path) -> dict[str, Any]:
     """Read the entries of an ``audit.toml``; every error names the file and the key."""
-    from isonomy.population.toml import read_toml  # imports numpy, which would delay --help
+    # These import numpy, which would delay --help.
+    from isonomy.population.toml import read_text, read_toml, refuse_unknown
 
-    try:
-        entries = read_toml(path.read_text(encoding="utf-8"), f"Audit file {path}")
-    except OSError as error:
-        raise FileError(f"Audit file {path} cannot be read: {error.strerror}.") from error
-    except UnicodeDecodeError as error:
-        raise FileError(f"Audit file {path} cannot be read: it is not UTF-8 text.") from error
-    except tomllib.TOMLDecodeError as error:
-        raise FileError(f"Audit file {path} is not valid TOML: {error}.") from error
-    known = options_of(Plan)
+    entries, known = read_toml(read_text(path, "Audit file"), f"Audit file {path}"), options_of(Plan)
+    refuse_unknown(entries, known, f"Audit file {path}", ParameterError)
     for key, value in entries.items():
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            advice = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(known)}."
-            raise ParameterError(f"Audit file {path} has an unknown key {key!r}; {advice}")
         value = _as_tuple(value) if key == "favourable" else value
+        value = str(value) if key == "trees" and type(value) is int else value
         entries[key] = value = tuple(value) if isinstance(value, list) else value
         if not known[key].rule.fits(value):
             raise ParameterError(f"Audit file {path}: {template(key, known[key].rule.right, value)}")
         if known[key].path:
             entries[key] = _resolve(path.parent, value)
+    if "shift" in entries:
+        entries["shift"] = tuple(_with_path(path.parent, text) for text in entries["shift"])
     return entries
+
+
+def _with_path(folder: Path, text: str) -> str:
+    """Return the text of a shift, with the table that it names, if it names one, in a folder."""
+    kind, _, value = text.partition(":")
+    return f"{kind}:{os.path.normpath(folder / value)}" if kind == "marginals" else text
 
 
 def _as_tuple(value: Any) -> Any:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import dropwhile, groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from isonomy.auditing.guess import (
     ROWS,
@@ -18,13 +20,15 @@ from isonomy.auditing.guess import (
     guess_reading,
     guess_schema,
     read_unknown,
+    scored,
     with_categories,
     with_codes,
 )
 from isonomy.auditing.plan import LARGE, PANELS, READING, Plan, Roles
-from isonomy.errors import FileError
+from isonomy.errors import FileError, NetworkError
 from isonomy.fairness.reading import percent
 from isonomy.files import atomic
+from isonomy.loading import gives_numbers, open_source
 from isonomy.options import options_of
 from isonomy.population import Dialect, Population, Schema
 from isonomy.population.outcome import decided
@@ -42,30 +46,79 @@ class Proposal:
     ready: bool  # the audit can run as it is
 
 
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """What is guessed of a table and a model: the schema, the people that fit it, and how the model reads them."""
+
+    guess: Guess
+    schema: Schema
+    people: Population
+    reading: Reading
+    notes: tuple[str, ...]
+    ready: bool  # the audit can run as it is
+    id_remark: str = ""
+
+
 def propose(data: Path, model: Path, roles: Roles, folder: Path = Path(), table_limit: int = CELLS) -> Proposal:
     """Look at a table, of at most ``table_limit`` cells, and a model; propose a schema and a plan for ``folder``."""
     if not model.is_file():
         raise FileError(f"There is no file '{model}'.")
     table, dialect, marks = read_unknown(data, table_limit)
-    guess = with_categories(guess_schema(table, marks, data.name.split(".")[0], roles), model, table)
-    people = Population.from_frame(with_codes(table, guess.schema), guess.schema, unknown="exclude")
-    reading, fitting = guess_reading(model, people)
-    schema = replace(guess.schema, inputs=reading.inputs)
-    by_id = f"people are named by column {schema.id!r}, which is no feature{_id_remark(roles)}"
-    notes = [] if schema.id is None else [by_id]
+    made = draft(table, marks, data.name.split(".")[0], model, roles)
+    known = {"data": relative(data, folder), "model": relative(model, folder)}
+    guesses = dialect_guesses(data, dialect)
+    if table_limit != CELLS:
+        guesses["table_limit"] = table_limit, "as given"
+    return Proposal(schema_text(made), audit_text(made, known, guesses), made.notes, made.ready)
+
+
+def draft(
+    table: pd.DataFrame, marks: dict[str, tuple[str, ...]], name: str, model: Any, roles: Roles,
+    given: Mapping[str, Any] | None = None, schema: Schema | None = None,
+) -> Draft:  # fmt: skip
+    """Look at a ``table`` called ``name``, whose cells ``marks`` mean missing, and a ``model``, a path or an object;
+    guess what is not ``given``: options of reading, or the ``schema``."""
+    for every in (False, True):  # a model may read what looks like a further outcome
+        guess = Guess(schema) if schema is not None else guess_schema(
+            table, marks, name, roles, numbers=gives_numbers(model), every=every
+        )  # fmt: skip
+        guess = guess if schema is not None else with_categories(guess, model, table)
+        people = Population.from_frame(with_codes(table, guess.schema), guess.schema, unknown="exclude")
+        reading, fitting = _reading_of(model, people, given, schema)
+        if not reading.problem:
+            break
+    declared = replace(guess.schema, inputs=reading.inputs)
+    remark = _id_remark(roles)
+    by_id = f"people are named by column {declared.id!r}, which is no feature{remark}"
+    notes = [] if declared.id is None else [by_id]
     notes += [f"left out of the schema: column {name!r}, {why}" for name, why in guess.left_out.items()]
     if people.excluded:
         rows = "1 row does" if people.excluded == 1 else f"{people.excluded:,} rows do"
         notes.append(f"{rows} not fit the guessed schema, such as rows without a label")
-    if not roles.protected:
+    if not declared.protected:
         notes.append("no feature is protected: say which with --protected, or write protected = true in the schema")
-    if roles.label is None:
+    if declared.label is None:
         notes.append("no label: the reading of the model cannot be judged by its predictions; say which with --label")
     notes += _reading_notes(reading, fitting, people)
     notes += _outcome_notes(guess, reading, people)
-    text = _schema_text(schema, guess, reading, _id_remark(roles))
-    audit = _audit_text(data, model, folder, dialect, reading, people, table_limit)
-    return Proposal(text, audit, tuple(notes), not (reading.problem or _undetermined(reading, fitting)))
+    ready = not (reading.problem or _undetermined(reading, fitting))
+    return Draft(guess, declared, people, reading, tuple(notes), ready, remark)
+
+
+def _reading_of(
+    model: Any, people: Population, given: Mapping[str, Any] | None, schema: Schema | None
+) -> tuple[Reading, list[Reading]]:
+    """Return how a model reads people, as their own ``schema`` says where that is enough, else the best guess."""
+    if schema is not None:
+        try:
+            opened = open_source(model, schema, **(given or {}))
+        except NetworkError:
+            if schema.inputs:
+                raise
+        else:
+            reading = Reading(schema.inputs, dict(given or {}), "as the schema says", known=True)
+            return scored(reading, opened, people), []
+    return guess_reading(model, people, given)
 
 
 def save(proposal: Proposal, folder: Path, *, force: bool = False) -> tuple[Path, Path]:
@@ -96,7 +149,9 @@ def _reading_notes(reading: Reading, fitting: list[Reading], people: Population)
         shares = np.bincount(np.asarray(people.y, dtype=np.int64), weights) / weights.sum()
         other = next((each.accuracy for each in fitting[1:] if each.accuracy != reading.accuracy), None)
         next_best = f"; the next reading {other:.3f}" if other is not None else ""
-        notes.append(f"read so, the model's accuracy on {_compared_on(people)} is {reading.accuracy:.3f}{next_best}")
+        base = f"; always saying the most frequent class is right for {shares.max():.3f}"
+        words = f"Read as the schema says, the model's accuracy on {_compared_on(people)} is {reading.accuracy:.3f}"
+        notes.append(f"{words}{next_best}{base}")
         if reading.other is not None:
             notes.append(
                 f"the model is probably read the wrong way round: {reading.other}; correct the order of 'classes' in "
@@ -108,7 +163,7 @@ def _reading_notes(reading: Reading, fitting: list[Reading], people: Population)
                 "of [label] classes and [model.inputs]"
             )
     if reading.r2 is not None:
-        notes.append(f"read so, the model's R² on this table is {reading.r2:.3f}")
+        notes.append(f"Read as the schema says, the model's R² on this table is {reading.r2:.3f}")
         if reading.r2 <= 0:
             notes.append("that is no better than always saying the mean outcome: check [label] and [model.inputs]")
     return notes
@@ -166,8 +221,9 @@ def _id_remark(roles: Roles) -> str:
     return "" if roles.id else " (a guess: it looks like an identifier, and every row has another value)"
 
 
-def _schema_text(schema: Schema, guess: Guess, reading: Reading, id_remark: str) -> str:
+def schema_text(made: Draft) -> str:
     """Return the schema as text, with a remark at each table and at the id."""
+    schema, guess, reading, id_remark = made.schema, made.guess, made.reading, made.id_remark
     remarks = {f"[features.{write_key(name)}]": text for name, text in guess.remarks.items()}
     remarks[f"id = {write_value(schema.id or '')}"] = f"names people; no feature{id_remark}."
     if schema.label is not None and schema.label.classes:
@@ -193,31 +249,34 @@ def _schema_text(schema: Schema, guess: Guess, reading: Reading, id_remark: str)
     return "\n".join(lines) + "\n"
 
 
-def _audit_text(
-    data: Path, model: Path, folder: Path, dialect: Dialect, reading: Reading, people: Population, table_limit: int
-) -> str:
-    """Return every option of a plan by its panel; those of reading and of large tables only where needed."""
+def relative(path: Path, folder: Path) -> str:
+    """Return a path as a file in ``folder`` names it."""
+    return Path(os.path.relpath(str(path), str(folder))).as_posix()
 
-    def relative(path: Path) -> str:
-        return Path(os.path.relpath(str(path), str(folder))).as_posix()
 
+def dialect_guesses(data: Path, dialect: Dialect) -> dict[str, tuple[Any, str]]:
+    """Return what was guessed of how a CSV file is written, each with the reason."""
     usual = Dialect("\t" if data.name.lower().removesuffix(".gz").endswith(".tsv") else ",")
     seen = {"separator": "guess, from the first line", "encoding": "guess: it is not plain UTF-8",
             "decimal": "guess: numbers are written 3,14"}  # fmt: skip
-    guesses: dict[str, tuple[Any, str]] = {key: (value, "guess") for key, value in reading.options.items()}
-    guesses |= {
+    return {
         key: (getattr(dialect, key), why) for key, why in seen.items() if getattr(dialect, key) != getattr(usual, key)
     }
-    if table_limit != CELLS:
-        guesses["table_limit"] = table_limit, "as given"
+
+
+def audit_text(made: Draft, known: Mapping[str, Any], given: Mapping[str, tuple[Any, str]], by: str = "init") -> str:
+    """Return every option of a plan by its panel, with values that are ``known``; those of reading and of large tables
+    only where they are guessed or ``given``."""
+    people, guesses = made.people, {key: (value, "guess") for key, value in made.reading.options.items()}
     if people.excluded:
         guesses["unknown"] = "exclude", f"guess: {people.excluded} rows do not fit the schema and are left out"
-    known = {"name": people.schema.name, "data": relative(data), "schema": "schema.toml", "model": relative(model)}
+    guesses |= given
+    known = {"name": people.schema.name, "schema": "schema.toml", **known}
     part = "rows that the schema's split column calls test" if people.schema.split else "all rows"
     remarks = {
         "delta": "1: counterparts with the tolerances of the schema as written. ", "split": f"Here auto is: {part}. ",
     }  # fmt: skip
-    lines = ["# Written by 'isonomy init'; run it with 'isonomy audit audit.toml'. Paths are relative to this file."]
+    lines = [f"# Written by 'isonomy {by}'; run it with 'isonomy audit audit.toml'. Paths are relative to this file."]
     options = sorted(options_of(Plan).values(), key=lambda each: PANELS.index(each.panel))
     for panel, group in groupby(options, key=lambda each: each.panel):
         block = []

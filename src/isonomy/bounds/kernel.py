@@ -1,4 +1,4 @@
-"""Networks and heads as the kernel (:mod:`isonomy_verify`) takes them, with what it prepared for each network.
+"""Heads as the kernel (:mod:`isonomy_verify`) takes them, and what it prepared for each network.
 
 What is the same for all individuals is prepared once for a network and a ball, and kept as long as the network lives.
 """
@@ -12,15 +12,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from isonomy.errors import ParameterError, template
-from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Input, Select
 from isonomy.networks.network import Network
+from isonomy_verify.enclosure import Prepared
 from isonomy_verify.heads import Head
-from isonomy_verify.network import Node, normal_form
+from isonomy_verify.network import normal_form
 from isonomy_verify.preparations import Preparations
-from isonomy_verify.prepared import Prepared
 from isonomy_verify.sets import ConvexSets, region_of
 
-__all__ = ["head_of", "nodes_of", "preparations", "prepared_for", "region_of"]
+__all__ = ["head_of", "preparations", "prepared_for", "region_of"]
 
 _ready: WeakKeyDictionary[Network, dict[bool, Preparations]] = WeakKeyDictionary()
 _lock = threading.Lock()
@@ -35,33 +34,6 @@ def head_of(
     return Head(given.head, given.classes, _cut_off(given, threshold), float32_run, one)
 
 
-def nodes_of(graph: Graph) -> list[Node]:
-    """Return the graph's operations with the known bounds of their errors."""
-    nodes = []
-    for node in graph.nodes:
-        match node.op:
-            case Input(width=width):
-                nodes.append(Node("input", width=width))
-            case Affine() as op:
-                # A file says of every layer how large it is, also where that is nothing but its weights.
-                parts = ((op.magnitude, op.weight), (op.magnitude_bias, op.bias))
-                sizes = [None if of is None or np.array_equal(of, np.abs(by)) else of for of, by in parts]
-                nodes.append(
-                    Node(
-                        "affine", node.inputs, weight=op.weight, bias=op.bias,
-                        weight_error=op.weight_slack, bias_error=op.bias_slack, size=sizes[0],
-                        bias_size=sizes[1], roundings=op.roundings,
-                    )
-                )  # fmt: skip
-            case Activation() as op:
-                nodes.append(Node("activation", node.inputs, activation=op.kernel))
-            case Add() | Concat() as op:
-                nodes.append(Node(type(op).__name__.lower(), node.inputs))
-            case Select(index=index):
-                nodes.append(Node("select", node.inputs, columns=index))
-    return nodes
-
-
 def preparations(given: Network, scores: bool = False) -> Preparations:
     """Return the network's margins in normal form, with everything prepared for them; made once.
 
@@ -72,7 +44,7 @@ def preparations(given: Network, scores: bool = False) -> Preparations:
     with _lock:
         ready = _ready.setdefault(given, {})
         if scores not in ready:
-            nodes = nodes_of(given.graph)
+            nodes = given.graph.nodes
             more, rows = (head.scores(len(nodes) - 1), None) if scores else ([], head.rows)
             ready[scores] = Preparations(normal_form([*nodes, *more], rows))
         return ready[scores]

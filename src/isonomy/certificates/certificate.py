@@ -12,10 +12,11 @@ known to have been used for fitting, or to be no independent draws.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -23,20 +24,34 @@ import pandas as pd
 from isonomy.arithmetic import FloatArray, at_least, at_most, decimals_of_bound, reached, these, weighted
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means, compare_points, describe
-from isonomy.certificates.dual import Dual, Mixture, cells_of
+from isonomy.certificates.dual import Dual, cells_of
 from isonomy.certificates.finite_sample import Clusters, PopulationBound, population_upper
 from isonomy.certificates.local import LocalCertificate
 from isonomy.certificates.profiles import CellBlocks, Schedule
-from isonomy.certificates.protocol import Shift
+from isonomy.certificates.protocol import MassPlan, MovedClaims, Shift, ShiftDual, tier_for
+from isonomy.certificates.reweighting import Behind, Reweighting, ShiftBounds
 from isonomy.certificates.worst_case import Points, WorstCase
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.population import Population
 from isonomy.problem import Problem
 from isonomy.similarity.metric import Metric
-from isonomy_verify.claims import Profiles
+from isonomy_verify.behind import decision_profiles, moved
+from isonomy_verify.claims import Profiles, inward, outward
 from isonomy_verify.dual import Cells
+from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, Individuals
+from isonomy_verify.reweighting import Hints, sample_of
+from isonomy_verify.sampling import risk_of, share_down
+from isonomy_verify.shifts import Movement
 
 Verdict = Literal["certified", "violated", "undecided"]
+
+
+class Claimed(NamedTuple):
+    """Bounds of the mean as a record claims them, with a margin for other machines, and how much could hide."""
+
+    lower: float
+    upper: float
+    hidden: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +72,11 @@ class Certificate:
     computed: int = field(default=0, repr=False)  # chunks that this run computed; others were saved before
     output_range: tuple[float, float] | None = None  # declared range of a regression's outputs
     searched: bool = True  # whether counterparts and populations were searched; else ``lower`` is 0
-    _mixtures: dict[float | None, Mixture] = field(default_factory=dict, init=False, repr=False)
+    shifts: tuple[Reweighting, ...] = ()  # further ones, in which no individual moves
+    steady: FloatArray | None = field(default=None, repr=False)  # radii within which decisions stand; None: of no one
+    alone: Individuals | None = field(default=None, repr=False)  # claims of a record; None where the checker has none
+    _mixtures: dict[float | None, MassPlan] = field(default_factory=dict, init=False, repr=False)
+    _answers: dict[str, ShiftBounds] = field(default_factory=dict, init=False, repr=False)
 
     __repr__ = brief
 
@@ -69,12 +88,17 @@ class Certificate:
             pair["counterpart"] = points.counterpart[at].tolist()
             return describe(self.problem) | self._parameters(self.shift.size) | pair
 
-        compare_points(points.owner, points.cost, points.value, self.profiles, evidence)
+        compare_points(points.owner, points.cost, points.value, self.profiles, evidence, self.local.counterexamples)
         self._compare(self.shift.size, self.lower, self.upper)
+        for shift in self.shifts:
+            self.under(shift)
 
     def _compare(self, gamma: float | None, lower: float, upper: float) -> None:
         shift, people = self.shift if gamma is None else self.shift.resized(gamma), (self.x, self.weights)
-        compare_means(f"{shift.place} mean output", lower, upper, self.problem, people, **self._parameters(gamma))
+        compare_means(
+            f"{shift.place} mean output", lower, upper, self.problem, people, self.local.counterexamples,
+            **self._parameters(gamma),
+        )  # fmt: skip
 
     def _parameters(self, gamma: float | None) -> dict[str, Any]:
         shift = self.shift if gamma is None else self.shift.resized(gamma)
@@ -143,39 +167,148 @@ class Certificate:
     @property
     def upper(self) -> float:
         """Return an upper bound of the mean violation of every population within γ."""
-        return self.dual.bound(self.shift.size).upper
+        return self.under(self.shift).upper if self._still else self.dual.bound(self.shift.size).upper
 
     @property
     def multiplier(self) -> float | None:
-        """Return the multiplier with which one pass over the profiles gives ``upper`` again."""
-        return self.dual.bound(self.shift.size).multiplier
+        """Return the multiplier with which one pass over the profiles gives ``upper`` again; None where no individual
+        moves, and :meth:`under` has the multipliers."""
+        return None if self._still else self.dual.bound(self.shift.size).multiplier
 
     @property
     def lower(self) -> float:
         """Return the mean violation of ``worst_case``."""
-        return self.mixture.value
+        return self.under(self.shift).lower if self._still else self.mixture.value
 
-    def attained(self, gamma: float | None) -> Mixture:
+    @property
+    def _still(self) -> bool:
+        return isinstance(self.shift, Reweighting)
+
+    def under(self, shift: Shift) -> ShiftBounds:
+        """Return the bounds for a shift in which no individual moves, of the mean violation and of the share of
+        decisions that can change, without new bounding work."""
+        if not isinstance(shift, Reweighting):
+            raise shift.unsupported("moves, for which certify() is to be asked")
+        shift = shift.resolved(self.x, self.problem.schema, self.weights)
+        key = shift.fingerprint()
+        if key not in self._answers:
+            local, groups = self.local, shift.groups(self.x, self.problem.schema)
+            largest, risk = self.profiles.largest, self.risk_behind
+            answer = shift.answer(local.upper, local.lower, self.weights, groups, largest, risk)
+            asked = {"tier": self.tier, "arithmetic": self.arithmetic, **shift.evidence()}
+            people = self.x, self.weights
+            compare_means(f"{shift.place} mean output", answer.lower, answer.upper, self.problem, people, **asked)
+            if (local.decision != "none").any():
+                sides = (local.decision != "certified").astype(float), (local.decision == "flippable").astype(float)
+                changes = shift.answer(*sides, self.weights, groups, 1.0, risk, counts=True)
+                answer = replace(answer, changes=changes)
+                words = f"{shift.place} share of decisions that can change"
+                compare_means(words, changes.lower, changes.upper, self.problem, people, **asked)
+            self._answers[key] = answer
+        return self._answers[key]
+
+    @property
+    def risk_behind(self) -> float | None:
+        """Return the probability with which a statement about the population behind the individuals may fail; None
+        where there is none."""
+        several = len(self) > 1 and self.clusters is None
+        return risk_of(self.confidence) if several and not self.refusal and self.confidence is not None else None
+
+    @property
+    def changes(self) -> ShiftBounds | None:
+        """Return the bounds of the share of decisions that can change, in populations of the shift; None without
+        decisions."""
+        if self._still:
+            return self.under(self.shift).changes
+        if (claim := self.change_claims) is None:
+            return None
+        sides = [None if each is None else _hinted(each["multiplier"]) for each in (claim, claim["behind"])]
+        behind = None if sides[1] is None else Behind(claim["behind"]["upper"], sides[1], claim["behind"]["lower"])
+        return ShiftBounds(self.shift, claim["upper"], claim["lower"], Hints(sides[0] or ()), None, behind)
+
+    @property
+    def radii(self) -> FloatArray:
+        """Return radii (n,) within which no one has a decision that can change, as a record claims them."""
+        radii = np.zeros(len(self)) if self.steady is None else np.asarray(self.steady)
+        return np.where(self.individuals.decision == CERTIFIED, radii, 0.0)
+
+    @cached_property
+    def change_claims(self) -> dict[str, Any] | None:
+        """Return the claim about the share of decisions that can change where individuals move; None without
+        decisions, and where none moves."""
+        if self._still or self.alone is None or not self.alone.decision.any() or not self.shift.bounds_changes:
+            return None
+        decision, kernel = self.alone.decision, cast(Movement, self.shift.kernel)
+        norm = tier_for(self.problem, self.tier).reach(self.ground).is_norm
+        profiles = decision_profiles(decision, self.radii, norm)
+        multiplier = Dual(CellBlocks(profiles, self.weights), self.shift).bound(self.shift.size).multiplier
+        claim = moved(profiles, decision, self.weights, kernel, multiplier) | {"behind": None}
+        if self.risk_behind is None:
+            return claim
+        cells, risk = cells_of(profiles, np.arange(len(self)), self.weights), self.risk_behind / 2
+        bound = population_upper(cells, self.order, self.gamma, 1.0, 1 - risk)
+        least = share_down(int((decision == FLIPPABLE).sum()), len(self), risk)
+        sides = {"upper": outward(min(1.0, bound.upper + 1e-6)), "lower": inward(least)}
+        return claim | {"behind": {**sides, "multiplier": bound.multiplier}}
+
+    def attained(self, gamma: float | None) -> MassPlan:
         """Return the best mixture of the attained points, for a shift of another size."""
         if gamma not in self._mixtures:
-            shift = self.shift if gamma is None else self.shift.resized(gamma)
-            self._mixtures[gamma] = self.points.mixture(self.weights, shift)
+            self._mixtures[gamma] = self.dual.attained(self.points, self.weights, gamma)
         return self._mixtures[gamma]
 
     @property
-    def mixture(self) -> Mixture:
+    def mixture(self) -> MassPlan:
         """Return the mixture of points that is the worst case."""
         return self.attained(self.shift.size)
 
     @cached_property
     def worst_case(self) -> WorstCase:
         """Return the distribution behind ``lower``: atoms, masses, transport cost."""
-        return self.points.worst(self.problem, self.weights, self.shift)
+        if not isinstance(self.shift, Reweighting):
+            masses = self.mixture.masses(self.weights, len(self.points.owner))
+            return self.points.population(masses, self.shift, self.problem)
+        shift = self.shift.resolved(self.x, self.problem.schema, self.weights)
+        groups, masses = shift.groups(self.x, self.problem.schema), np.zeros(len(self))
+        people = sample_of(self.local.upper, self.local.lower, self.weights, groups)
+        masses[self.weights > 0] = shift.masses(people, self.under(shift).hints)
+        if shift.strangers and shift.kernel.free_strangers:  # they are the one who is treated worst
+            total, worst = math.fsum(masses.tolist()), int(np.argmax(np.where(self.weights > 0, self.local.lower, -1)))
+            masses *= 1 - shift.strangers
+            masses[worst] += shift.strangers * total
+        return self.points.population(masses[self.points.owner], shift, self.problem)
 
     @property
     def grid_error(self) -> float:
         """Return how much of ``upper`` the grid of radii may have cost."""
-        return self.dual.grid_error(self.shift.size)
+        return 0.0 if self._still else self.dual.grid_error(self.shift.size)
+
+    @property
+    def individuals(self) -> Individuals:
+        """Return the claims about everybody alone, which a record has."""
+        if self.alone is None:
+            raise self.problem.model.unsupported("record: the checker does not know it")
+        return self.alone
+
+    @cached_property
+    def shift_claims(self) -> list[dict[str, Any]]:
+        """Return the claims about shifts in which no individual moves, the certificate's own first."""
+        x, schema, weights = self.x, self.problem.schema, self.weights
+        still = [each for each in (self.shift, *self.shifts) if isinstance(each, Reweighting)]
+        return [shift.claim(self.individuals, weights, shift.groups(x, schema), self.risk_behind) for shift in still]
+
+    @cached_property
+    def moved_claims(self) -> MovedClaims:
+        """Return what a record claims of a shift in which individuals move."""
+        return self.dual.claims(self.points, self.weights, self.shift.size)
+
+    @property
+    def claimed(self) -> Claimed:
+        """Return the bounds of the mean that the evidence implies, as a record claims them."""
+        if self._still:
+            return Claimed(*(self.shift_claims[0][name] for name in Claimed._fields))
+        moved = self.moved_claims
+        return Claimed(inward(min(self.lower, moved.plan.value)), outward(moved.upper), outward(moved.hidden))
 
     @property
     def verdict(self) -> Verdict:
@@ -186,6 +319,10 @@ class Certificate:
         """Return upper and lower for other sizes of the shift, ``gammas`` of a :class:`Transport` and shares of a
         :class:`Part`, without new bounding work; tightest around the certificate's own."""
         gammas = list(gammas)
+        if self._still:
+            answers = [self.under(self.shift.resized(size)) for size in gammas]
+            upper, lower = [each.upper for each in answers], [each.lower for each in answers]
+            return pd.DataFrame({self.shift.size_name: gammas, "upper": upper, "lower": lower})
         upper = [bound.upper for bound in self.dual.curve(gammas)]
         lower = [self.attained(gamma).value for gamma in gammas]
         for row in zip(gammas, lower, upper, strict=True):
@@ -199,12 +336,18 @@ class Certificate:
 
     @cached_property
     def population(self) -> PopulationBound:
-        """Return the bound for populations within γ of the one that the individuals were drawn from."""
+        """Return the bound for the populations of the shift around the one that the individuals were drawn from."""
         if self.refusal:
             raise DataError(self.refusal)
         assert self.confidence is not None
+        if self._still and self.clusters is None:
+            behind = self.under(self.shift).behind
+            if behind is None:
+                raise DataError("A bound for the population needs at least two individuals.")
+            return PopulationBound(behind.upper, self.confidence, self.shift.kind, None, len(self))
+        order, gamma = (1.0, 0.0) if self._still else (self.order, self.gamma)  # else these individuals alone
         largest = self.profiles.largest
-        return population_upper(self.cells, self.order, self.gamma, largest, self.confidence, clusters=self.clusters)
+        return population_upper(self.cells, order, gamma, largest, self.confidence, clusters=self.clusters)
 
     @property
     def population_upper(self) -> float:
@@ -228,9 +371,10 @@ class Certificate:
         return cells_of(self.profiles, np.arange(len(self)), self.weights)
 
     @cached_property
-    def dual(self) -> Dual:
+    def dual(self) -> ShiftDual:
         """Return the dual of the transport problem over the profiles."""
-        return Dual(CellBlocks(self.profiles, self.weights), self.shift)
+        groups = self.shift.groups(self.x, self.problem.schema)
+        return self.shift.dual(self.profiles, self.weights, groups)
 
     def __str__(self) -> str:
         decimals = decimals_of_bound(self.upper, self.problem.model.head == "regression")
@@ -241,7 +385,7 @@ class Certificate:
         """Return the result in a sentence: ``upper`` and ``lower`` are rounded already, ``lower`` is None where no
         violation is attained; ``unit`` is what they are measured in."""
         who = these(len(self)) + weighted(self.weights)
-        return headline(self.shift, who, upper, lower, unit, self.searched)
+        return self.problem.model.conditional(headline(self.shift, who, upper, lower, unit, self.searched))
 
 
 def headline(
@@ -260,6 +404,10 @@ def headline(
     none = {True: "a search found no violation", False: "no violation was searched for", None: "no violation is known"}
     attained = f"{who_reaches} {reached(lower)}" if lower else none[searched]
     return f"{text}; {attained}."
+
+
+def _hinted(multiplier: float | None) -> tuple[float, ...]:
+    return () if multiplier is None else (multiplier,)
 
 
 def judge(lower: float, upper: float, epsilon: float) -> Verdict:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.attacks import attack_budget
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.chunks import POINT, PROFILE, Finished, Job, Work, finish, joined
-from isonomy.certificates.consistency import counterexamples_saved_in, evidence_folder
+from isonomy.certificates.consistency import Counterexamples
 from isonomy.certificates.finite_sample import Clusters
 from isonomy.certificates.local import LocalCertificate, Witnesses
 from isonomy.certificates.options import (
@@ -42,12 +42,14 @@ from isonomy.certificates.options import (
 from isonomy.certificates.people import check_people, in_memory, pose
 from isonomy.certificates.profiles import Schedule
 from isonomy.certificates.protocol import Shift
-from isonomy.certificates.transport import checked_shift
+from isonomy.certificates.reweighting import Reweighting
+from isonomy.certificates.transport import checked_shifts
 from isonomy.certificates.worst_case import Points
 from isonomy.engine import check_engine, open_engine
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.files import Arrays, FolderStore, read_json, remove_partial_files, write_json
 from isonomy.given import FINITE, choice, instance, number, whole
+from isonomy.model import Model
 from isonomy.parallel import one_thread_in_blas
 from isonomy.population import Domain, Population
 from isonomy.population.encoding import find_column
@@ -55,13 +57,14 @@ from isonomy.population.population import in_train
 from isonomy.population.schema import Unknown
 from isonomy.population.selection import Selection, SplitName
 from isonomy.population.sources import Chunk, ChunkKey, InMemory, PeopleSource, chunk_keys, open_people
-from isonomy.problem import Model, Problem
+from isonomy.problem import Problem
 from isonomy.progress import Shares, shown
 from isonomy.similarity.metric import Metric, overlaps
 from isonomy_verify.claims import Profiles
 from isonomy_verify.dual import HUGE
-from isonomy_verify.individuals import DECISIONS
+from isonomy_verify.individuals import DECISIONS, Individuals
 
+ShiftKind = TypeVar("ShiftKind", bound=Shift)
 DistributionalTier = Literal["interval", "tight"]
 
 LARGEST_CHUNK = 2**22
@@ -73,7 +76,7 @@ def certify(
     people: Population | npt.ArrayLike | str | PathLike[str] | Any,
     metric: Metric | None = None,
     delta: float | None = None,
-    shift: float | Shift = 0.0,
+    shift: float | Shift | Sequence[Shift] = 0.0,
     *,
     gamma: float | None = None,
     epsilon: float | None = None,
@@ -90,19 +93,22 @@ def certify(
     the ``metric``. ``delta``, ``schema``, ``domain``, ``favourable``, ``threshold`` and ``max_branches`` are as for
     :meth:`Problem.of`; a :class:`Problem` in the place of the model has them all.
 
-    ``shift`` is a :class:`Transport`, a :class:`Part`, or a number, the γ of the former; ``gamma``, ``order`` and
-    ``ground`` are those of a :class:`Transport` too. ``epsilon`` asks for a verdict, ``confidence`` for a statement
-    about the population behind the sample. That takes individuals for independent draws; where they come in clusters
-    that are drawn as wholes, such as households, name the column of the table that tells them apart, or give an array,
-    as ``cluster``, and the most people that a cluster can have, known beforehand, as ``max_cluster``.
+    ``shift`` is a :class:`Transport`, a :class:`Drift`, a :class:`Part`, a :class:`Stability`, a :class:`Mix`, a list
+    of these with at most one in which individuals move, which then comes first, or a number, the γ of a
+    :class:`Transport`; ``gamma``, ``order`` and ``ground`` are those of it too. The certificate is about the first one,
+    and has the bounds of the others beside it (``under``). ``epsilon`` asks for a verdict, ``confidence`` for a
+    statement about the population behind the sample. That takes individuals for independent draws; where they come in
+    clusters that are drawn as wholes, such as households, name the column of the table that tells them apart, or give
+    an array, as ``cluster``, and the most people that a cluster can have, known beforehand, as ``max_cluster``.
 
     How hard to search, ``tier``, ``attack``, ``decide``, ``arithmetic``, ``rounds``, ``seed`` and ``output_range``, are
     fields of :class:`SearchOptions`; how to read and where to work, ``unknown``, ``split``, ``engine``, ``scheduler``,
-    ``work``, ``chunk`` and ``progress``, of :class:`RunOptions`; they may be given as ``search`` and ``run`` together.
+    ``work``, ``chunk``, ``progress`` and ``counterexamples``, of :class:`RunOptions`; they may be given as ``search``
+    and ``run`` together.
     """
     check_keywords("certify", keywords, CertifyKeywords)
     search, run = options_of(search, keywords), options_of(run, keywords)
-    populations = checked_shift(shift, gamma, keywords.get("order", 1.0), keywords.get("ground", "l2"))
+    populations, others = checked_shifts(shift, gamma, keywords.get("order", 1.0), keywords.get("ground", "l2"))
     _check_options(search, run)
     if epsilon is not None:
         epsilon = number("epsilon", epsilon, "None or a finite number >= 0", high=FINITE)
@@ -112,9 +118,10 @@ def certify(
     output_range, chunk, progress = checked_range(search.output_range), run.chunk, run.progress
     folder = None if run.work is None else Path(run.work).resolve()
     problem, source = _open(model, people, metric, delta, keywords, run, folder)
+    populations, others = _settled(populations, source), tuple(_settled(each, source) for each in others)
     job = Job(
-        problem, populations.on(problem.domain), search.tier, budget, bool(search.decide), rounds, search.arithmetic,
-        output_range, evidence=evidence_folder(folder or Path()),
+        problem, populations.on(problem.domain, problem.schema), search.tier, budget, bool(search.decide), rounds,
+        search.arithmetic, output_range, evidence=_evidence_folder(run, folder), shifts=others,
     )  # fmt: skip
     keys = source.keys(chunk)
     with shown("Certifying", progress) as tick:
@@ -127,6 +134,14 @@ def certify(
     return _certificate(job, source, columns, computed, epsilon, confidence, clusters)
 
 
+def _evidence_folder(run: RunOptions, work: Path | None) -> Path | None:
+    """Return where contradictions are saved; None: nowhere."""
+    given = run.counterexamples
+    if isinstance(given, bool):
+        return (work or Path()) if given else None
+    return Path(given)
+
+
 def _check_options(search: SearchOptions, run: RunOptions) -> None:
     choice("tier", search.tier, DistributionalTier)
     choice("unknown", run.unknown, Unknown)
@@ -136,6 +151,7 @@ def _check_options(search: SearchOptions, run: RunOptions) -> None:
         raise ParameterError(template("chunk", f"a whole number from 1 to {LARGEST_CHUNK}", run.chunk))
     if run.work is not None:
         instance("work", run.work, str | PathLike, "a path")
+    instance("counterexamples", run.counterexamples, str | PathLike | bool, "a path, True or False")
     check_engine(run.engine, run.scheduler)
 
 
@@ -194,6 +210,13 @@ def _open(
         problem.check(asked.x)
     rows: Any = {"unknown": run.unknown, "split": run.split, "work": work}
     return problem, open_people(people, schema if opened else own, **rows)
+
+
+def _settled(shift: ShiftKind, source: PeopleSource) -> ShiftKind:
+    """Return the shift of people who are in memory, so that one they cannot have is refused before the work."""
+    if not isinstance(source, InMemory):
+        return shift
+    return shift.resolved(source.people.x, source.people.schema, source.people.weights)
 
 
 def _schedule(
@@ -262,25 +285,29 @@ def _certificate(
     problem, people = job.problem, _people(source, columns, job.problem.domain)
     clusters = _clusters(people, n, *cluster)
     decision = np.array(DECISIONS)[columns["decision"]]
-    with counterexamples_saved_in(job.evidence, columns["rows"]):
-        other, flip = columns["counterpart"], columns["flip_counterpart"]
-        witnesses = Witnesses(x, other, columns["lower"], decision == "flippable", flip, problem)
-        local = LocalCertificate(
-            columns["upper"], columns["lower"], witnesses, decision, np.empty((n, 0)), weights, job.tier,
-            job.arithmetic, problem,
-        )  # fmt: skip
-        start = np.append(0, np.cumsum(columns["profile_count"]))
-        radius, value, passes = (columns[f"profile_{name}"] for name in PROFILE)
-        profiles = Profiles(start, radius, value, float(columns["largest"].max()), passes)
-        owner = np.repeat(np.arange(n), columns["point_count"])
-        points = Points(owner, *(columns[f"point_{name}"] for name in POINT))
-        assert job.schedule is not None
-        return Certificate(
-            job.shift, epsilon, confidence, local, profiles, points,
-            _refusal(people, problem.metric, job.shift, confidence, clusters), people, job.schedule,
-            clusters, source.files, computed, job.output_range if problem.model.head == "regression" else None,
-            searched=job.attack is not None,
-        )  # fmt: skip
+    other, flip = columns["counterpart"], columns["flip_counterpart"]
+    witnesses = Witnesses(x, other, columns["lower"], decision == "flippable", flip, problem)
+    local = LocalCertificate(
+        columns["upper"], columns["lower"], witnesses, decision, np.empty((n, 0)), weights, job.tier,
+        job.arithmetic, problem, Counterexamples(job.evidence, columns["rows"]),
+    )  # fmt: skip
+    start = np.append(0, np.cumsum(columns["profile_count"]))
+    radius, value, passes = (columns[f"profile_{name}"] for name in PROFILE)
+    profiles = Profiles(start, radius, value, float(columns["largest"].max()), passes)
+    alone = None
+    if "claimed_lower" in columns:
+        alone = Individuals(columns["upper"], columns["claimed_lower"], columns["claimed_decision"], profiles.largest)
+    owner = np.repeat(np.arange(n), columns["point_count"])
+    points = Points(owner, *(columns[f"point_{name}"] for name in POINT))
+    assert job.schedule is not None
+    shift = job.shift.resolved(x, schema, weights)
+    others = tuple(each.resolved(x, schema, weights) for each in job.shifts)
+    return Certificate(
+        shift, epsilon, confidence, local, profiles, points,
+        _refusal(people, problem.metric, job.shift, confidence, clusters), people, job.schedule,
+        clusters, source.files, computed, job.output_range if problem.model.head == "regression" else None,
+        searched=job.attack is not None, shifts=others, steady=columns["steady"], alone=alone,
+    )  # fmt: skip
 
 
 def _people(source: PeopleSource, columns: Arrays, domain: Domain) -> Population | None:
@@ -343,14 +370,22 @@ def _refusal(
     """Return why a statement about the population behind the sample cannot be made, "" where it can."""
     if confidence is None:
         return "No confidence was asked for: give 'confidence', for example 0.95."
-    if shift.sample_refusal:
-        return shift.sample_refusal
+    if not shift.infers:
+        return (
+            f"A certificate about {shift.covered} has no statement about the population behind these individuals: ask "
+            "for all of them first, or for a shift with a gamma."
+        )
+    if clusters is not None and isinstance(shift, Reweighting) and not shift.alone:
+        return (
+            f"Individuals come in clusters, of which {shift.covered} of the population behind them say nothing: ask "
+            "for all of them, or for a shift with a gamma."
+        )
     if people is not None:
         if not (people.split == "test" or people.selection.held_out):
             train = people.split == "train"
             return (
                 f"These individuals are of the {'training part of the table' if train else 'table as given'}, on which "
-                "networks, metrics or schemas are fitted: a statement about the population behind them needs "
+                "models, metrics or schemas are fitted: a statement about the population behind them needs "
                 "people that nothing was fitted on, the test part or rows that are said to be held out."
             )
         if len(people) < 2:

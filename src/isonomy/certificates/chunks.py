@@ -25,21 +25,31 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray, at_least
 from isonomy.attacks import AttackBudget
-from isonomy.certificates.consistency import counterexamples_saved_in
+from isonomy.certificates.claims import individual_claims
+from isonomy.certificates.consistency import HERE, Counterexamples
 from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import Schedule, profiles_of_table
-from isonomy.certificates.protocol import Shift, tier_for
+from isonomy.certificates.protocol import Shift, Tier, tier_for
+from isonomy.certificates.reweighting import Reweighting
 from isonomy.certificates.worst_case import TURNS, zero_cost_points
-from isonomy.errors import DataError, FileError, NotANumberError, ParameterError, template
+from isonomy.errors import (
+    DataError,
+    FileError,
+    NotANumberError,
+    ParameterError,
+    UnsupportedOperationError,
+    template,
+)
 from isonomy.files import Arrays, FolderStore, atomic
 from isonomy.population.sources import Chunk, ChunkKey, PeopleSource
 from isonomy.problem import Problem
 from isonomy.similarity.metric import Metric
 from isonomy_verify.arithmetic import up
 from isonomy_verify.individuals import DECISIONS
+from isonomy_verify.similar import is_norm
 
-LAYOUT = 2
+LAYOUT = 3
 """The version of the columns; part of every key."""
 
 PROFILE, POINT = ("radius", "value", "source"), ("person", "counterpart", "cost", "value")
@@ -80,12 +90,13 @@ class Job:
     arithmetic: Arithmetic
     output_range: tuple[float, float] | None
     schedule: Schedule | None = None
+    shifts: tuple[Reweighting, ...] = ()  # further ones, on which no column depends
     evidence: Path | None = None  # where a contradiction is saved, with the individual; None: nowhere
 
     @cached_property
     def identity(self) -> str:
         """Return the hash of all that a chunk's columns depend on, but for its individuals."""
-        others = ("problem", "shift", "evidence")
+        others = ("problem", "shift", "shifts", "evidence")
         numbers = [field.name for field in fields(self) if field.name not in others]
         texts = [
             f"isonomy {version('isonomy')} numpy {np.__version__} layout {LAYOUT}",
@@ -107,14 +118,31 @@ class Job:
                 "A regression on the unbounded domain has no largest violation: give 'output_range' as (low, high), or "
                 "individuals with a schema (domain 'relaxed' or 'realizable')."
             )
-        if self.shift.ground_cost is None:
+        if not (self._tier.bounds_everybody or math.isfinite(largest)):
+            raise ParameterError(
+                f"'{self.problem.model.name}' gives numbers of which no largest violation is known: give "
+                "'output_range' as (low, high)."
+            )
+        if self.moved_at is None:
             return Schedule((), None, 0.0, complete)
-        moving = self._moving(x, self.shift.ground_cost)
+        moving = self._moving(x, self.moved_at)
         if weights.any():
             weights = np.ldexp(weights, -np.frexp(weights.max())[1])  # a few may be too small to add up
             moving = replace(moving, weights=weights)
         schedule = self.shift.schedule(moving, local.upper, largest, self.tier == "tight", tick)
         return replace(schedule, whole=complete)
+
+    @property
+    def _tier(self) -> Tier:
+        return tier_for(self.problem, self.tier)
+
+    @property
+    def moved_at(self) -> Metric | None:
+        """Return the ground cost at which individuals move; None where none does, or where none has to and the tier
+        would have to list all who could."""
+        ground = self.shift.ground_cost
+        stays = ground is not None and self.shift.alone and is_norm(ground.form)
+        return None if stays and not self._tier.moves_freely else ground
 
     def rows(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> int:
         """Return the number of rows that cost about ``WORK`` multiplications: counted on the pilot group, never timed,
@@ -123,16 +151,15 @@ class Job:
 
     def _work(self, x: FloatArray) -> tuple[float, float, float]:
         """Return about the multiplications for an individual: local bounds, bounds with a moving centre, searches."""
-        regions = self.problem.similarity.count(x)
+        regions = self.problem.similarity.passes(x)
         steps = 0 if self.attack is None else 1 + self.attack.steps
         near = passes = 0.0
-        if self.shift.ground_cost is not None and self.schedule is not None:
-            moving = self._moving(x, self.shift.ground_cost)
+        if self.moved_at is not None and self.schedule is not None:
+            moving = self._moving(x, self.moved_at)
             passes = self.shift.passes(moving, self.tier == "tight", self.rounds, self.schedule)
             near = moving.reach.resized(max(self.schedule.rungs, default=0.0)).count(x)
-        each = REGION + tier_for(self.problem, self.tier).price
-        moving_too = 1 if passes else 0.1
-        return regions * each, regions * near * passes * each, steps * (STEP * moving_too + REGION * regions / 4)
+        each = REGION + self._tier.price
+        return regions * each, regions * near * passes * each, search_work(regions, steps, passes > 0)
 
     def _pilot(self, source: PeopleSource, keys: Sequence[ChunkKey]) -> tuple[FloatArray, FloatArray, bool]:
         """Return a few individuals, evenly spread, their weights, and whether they are the whole table."""
@@ -157,39 +184,47 @@ class Job:
         x, n = chunk.x, len(chunk)
         about = {"rows": chunk.rows, "weights": chunk.weights, "x": x, "excluded": np.array([chunk.excluded])}
         about |= {} if chunk.y is None else {"y": np.asarray(chunk.y)}
+        tier = tier_for(self.problem, self.tier, self.arithmetic == "float32")
         if not n:
-            return about | _empty_columns(x.shape[1])
-        with counterexamples_saved_in(self.evidence, chunk.rows):
-            local_tick, moving_tick, search_tick = self._stages(n, share)
-            local = self._certify_local(x, self.attack, self.decide, lambda done, total: local_tick(done))
-            known, largest = local.witnesses, largest_violation(self.problem.model.head, self.output_range)
-            points = zero_cost_points(x, local.lower, known.counterpart)
-            if self.shift.ground_cost is not None:
-                moving, tight = self._moving(x, self.shift.ground_cost), self.tier == "tight"
-                assert self.schedule is not None
-                schedule, upper = self.schedule, local.upper
-                profile = self.shift.profiles(moving, upper, largest, tight, self.rounds, schedule, moving_tick)
-                if self.attack is not None:
-                    points = self.shift.search(moving, points, profile, self.attack, search_tick)
-            else:  # only the individuals themselves count
-                if math.isinf(largest):  # of a regression: the kernel's bound of the domain
-                    largest = self._moving(x, self.problem.metric).everywhere()[0]
-                profile = profiles_of_table(np.zeros(1), local.upper[:, None], largest, np.zeros((n, 1)))
-            if not (np.isfinite(profile.value).all() and (profile.value >= 0).all()):
-                raise NotANumberError("A bound of these individuals is not a finite number >= 0; nothing is certified.")
+            return about | _empty_columns(x.shape[1], tier.checked)
+        local_tick, moving_tick, search_tick = self._stages(n, share)
+        saved = Counterexamples(self.evidence, chunk.rows)
+        local = self._certify_local(x, self.attack, self.decide, lambda done, total: local_tick(done), saved)
+        known, largest = local.witnesses, largest_violation(self.problem.model.head, self.output_range)
+        steady = np.zeros(n)
+        points = zero_cost_points(x, local.lower, known.counterpart)
+        if self.moved_at is not None:
+            moving, tight = self._moving(x, self.moved_at), self.tier == "tight"
+            assert self.schedule is not None
+            schedule, upper = self.schedule, local.upper
+            profile = self.shift.profiles(moving, upper, largest, tight, self.rounds, schedule, moving_tick)
+            steady = self.shift.steady(moving, local.decision == "certified")
+            if self.attack is not None:
+                points = self.shift.search(moving, points, profile, self.attack, search_tick)
+        else:  # only the individuals themselves count
+            largest = min(largest, self._everywhere(x))
+            profile = profiles_of_table(np.zeros(1), local.upper[:, None], largest, np.zeros((n, 1)))
+        if not (np.isfinite(profile.value).all() and (profile.value >= 0).all()):
+            raise NotANumberError("A bound of these individuals is not a finite number >= 0; nothing is certified.")
         check_range(points.value, self.problem.model.head, self.output_range)
-        return about | {
-            "upper": local.upper,
-            "lower": local.lower,
-            "decision": np.array([DECISIONS.index(kind) for kind in local.decision], dtype=np.uint8),
-            "counterpart": np.asarray(known.counterpart),
-            "flip_counterpart": np.asarray(known.flip_counterpart),
-            "largest": np.array([profile.largest]),
-            "profile_count": np.diff(profile.start).astype(np.int64),
-            **{f"profile_{name}": getattr(profile, name) for name in PROFILE},
-            "point_count": np.bincount(points.owner, minlength=n).astype(np.int64),
-            **{f"point_{name}": getattr(points, name) for name in POINT},
-        }
+        outputs = self.output_range if self.problem.model.head == "regression" else None
+        return (
+            about
+            | (individual_claims(tier, local, outputs) if tier.checked else {})
+            | {
+                "upper": local.upper,
+                "lower": local.lower,
+                "decision": np.array([DECISIONS.index(kind) for kind in local.decision], dtype=np.uint8),
+                "counterpart": np.asarray(known.counterpart),
+                "flip_counterpart": np.asarray(known.flip_counterpart),
+                "largest": np.array([profile.largest]),
+                "steady": steady,
+                "profile_count": np.diff(profile.start).astype(np.int64),
+                **{f"profile_{name}": getattr(profile, name) for name in PROFILE},
+                "point_count": np.bincount(points.owner, minlength=n).astype(np.int64),
+                **{f"point_{name}": getattr(points, name) for name in POINT},
+            }
+        )
 
     def _stages(self, n: int, share: Share) -> tuple[Callable[[int], None], ...]:
         """Return the ticks of the three stages of a chunk of ``n`` individuals: the first is called with the rows done
@@ -206,23 +241,46 @@ class Job:
         return tuple(partial(tick, stage) for stage in range(3))
 
     def _certify_local(
-        self, x: FloatArray, attack: AttackBudget | None, decide: bool, tick: Callable[[int, int], None] | None = None
+        self,
+        x: FloatArray,
+        attack: AttackBudget | None,
+        decide: bool,
+        tick: Callable[[int, int], None] | None = None,
+        saved: Counterexamples = HERE,
     ) -> LocalCertificate:
         return certify_local(
             self.problem, x, tier=self.tier, attack=attack or False, decide=decide,  # type: ignore[arg-type]
-            arithmetic=self.arithmetic, progress=tick, predict=False,
+            arithmetic=self.arithmetic, progress=tick, predict=False, counterexamples=saved,
         )  # fmt: skip
 
+    def _everywhere(self, x: FloatArray) -> float:
+        """Return an upper bound of every violation in a bounded domain; infinite where nothing proves one."""
+        if self.problem.domain.kind == "unbounded":
+            return math.inf
+        try:
+            bound, reach = self._moving(x, self.problem.metric).everywhere()
+        except UnsupportedOperationError:
+            return math.inf
+        return bound if math.isinf(reach) else math.inf
+
     def _moving(self, x: FloatArray, ground: Metric) -> Moving:
-        return Moving(self.problem, x, np.ones(len(x)), ground, self.arithmetic == "float32")
+        points = None if self.shift.point_cost is self.shift.ground_cost else self.shift.point_cost
+        return Moving(self.problem, x, np.ones(len(x)), ground, self.arithmetic == "float32", points)
 
 
-def _empty_columns(width: int) -> Arrays:
-    """Return the columns of a chunk without individuals."""
+def search_work(regions: float, steps: int, moving: bool = False) -> float:
+    """Return about the multiplications of the searches around an individual with ``regions``."""
+    return steps * (STEP * (1 if moving else 0.1) + REGION * regions / 4)
+
+
+def _empty_columns(width: int, claimed: bool) -> Arrays:
+    """Return the columns of a chunk without individuals; with those of claims where the checker knows the model."""
     none, wide, counts = np.zeros(0), np.zeros((0, width)), np.zeros(0, dtype=np.int64)
-    return {
+    claims: Arrays = {"claimed_lower": none, "claimed_decision": np.zeros(0, dtype=np.uint8)} if claimed else {}
+    return claims | {
         "upper": none, "lower": none, "decision": np.zeros(0, dtype=np.uint8), "counterpart": wide,
-        "flip_counterpart": wide, "profile_count": counts, "profile_radius": none, "profile_value": none,
+        "flip_counterpart": wide, "profile_count": counts, "steady": none, "profile_radius": none,
+        "profile_value": none,
         "profile_source": none, "largest": np.zeros(1), "point_count": counts, "point_person": wide,
         "point_counterpart": wide, "point_cost": none, "point_value": none,
     }  # fmt: skip

@@ -14,10 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,19 +25,20 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certificates.forms import domain_arrays, network_arrays, network_of
+from isonomy.certificates.forms import domain_arrays
+from isonomy.certificates.models import model_of
 from isonomy.errors import SoundnessError
 from isonomy.files import atomic
 from isonomy.population import Domain
 from isonomy.similarity.files import metric_from_text, metric_to_text
 
 if TYPE_CHECKING:
-    from isonomy.networks.network import Network
+    from isonomy.model import Model
     from isonomy.problem import Problem
     from isonomy.similarity.metric import Metric
     from isonomy_verify.claims import Profiles
 
-FORMAT = "isonomy contradiction 1"
+FORMAT = "isonomy contradiction 2"
 
 PEOPLE = 2**18
 """The most numbers of individuals' rows that are written where a mean is concerned, not one row."""
@@ -50,46 +49,42 @@ ROWS = 16_384
 Evidence = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class _Place:
-    folder: Path | None = Path()  # None: nothing is to be written
-    rows: NDArray[np.int64] | None = None  # the caller's row numbers
+@dataclass(frozen=True, eq=False)
+class Counterexamples:
+    """Where contradictions are saved (None: nowhere), and by which numbers the caller knows the rows."""
+
+    folder: Path | None = Path()
+    rows: NDArray[np.int64] | None = None
+
+    def row(self, row: int) -> int:
+        """Return the caller's number of a row."""
+        return row if self.rows is None else int(self.rows[row])
+
+    def save(self, evidence: Evidence) -> Path | None:
+        """Write a file atomically, readable by its owner only, since it holds a person; return its path."""
+        if self.folder is None:
+            return None
+        versions = {name: version(name) for name in ("isonomy", "numpy")}
+        versions |= {"python": platform.python_version(), "machine": platform.machine()}
+        text = json.dumps({"format": FORMAT, "versions": versions} | evidence)
+        name = f"isonomy-soundness-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        target = self.folder / f"{name}.json"
+        with atomic(target) as partial:
+            partial.touch(0o600)
+            partial.write_text(text, encoding="utf-8")
+        return target.resolve()
 
 
-_DEFAULT = _Place()
-_PLACE: ContextVar[_Place] = ContextVar("place", default=_DEFAULT)
-
-
-@contextmanager
-def counterexamples_saved_in(folder: Path | str | None = "", rows: npt.ArrayLike | None = None) -> Iterator[None]:
-    """Save contradictions of the block in ``folder`` (None: nowhere), and number rows by ``rows``.
-
-    What is not given stays as it is outside the block, by default the current folder; None stays None.
-    """
-    place = _PLACE.get()
-    if folder != "" and place.folder is not None:
-        place = replace(place, folder=None if folder is None else Path(folder))
-    if rows is not None:
-        place = replace(place, rows=np.asarray(rows, dtype=np.int64))
-    token = _PLACE.set(place)
-    try:
-        yield
-    finally:
-        _PLACE.reset(token)
-
-
-def evidence_folder(default: Path) -> Path | None:
-    """Return where contradictions are saved: the folder of :func:`counterexamples_saved_in` (None: nowhere), else
-    ``default``.
-
-    Other threads and processes do not see that folder: work that is sent there carries this one.
-    """
-    place = _PLACE.get().folder
-    return default if place is _DEFAULT.folder else place
+HERE = Counterexamples()
+"""Saved in the current folder, rows counted from 0."""
 
 
 def compare(
-    lower: npt.ArrayLike, upper: npt.ArrayLike, words: Callable[[int], str], evidence: Callable[[int], Evidence]
+    lower: npt.ArrayLike,
+    upper: npt.ArrayLike,
+    words: Callable[[int], str],
+    evidence: Callable[[int], Evidence],
+    saved: Counterexamples = HERE,
 ) -> None:
     """Raise a :class:`SoundnessError` at the first place at which ``lower <= upper`` does not hold."""
     crossed = ~np.less_equal(lower, upper)
@@ -98,7 +93,7 @@ def compare(
         at = int(np.flatnonzero(crossed)[0])
         numbers = {"lower": float(low[at]), "upper": float(high[at])}
         message = f"{words(at)} changes by {numbers['lower']!r}, and {numbers['upper']!r} was proved to be the most"
-        refuse(message, lambda: numbers | evidence(at))
+        refuse(message, lambda: numbers | evidence(at), saved)
 
 
 def compare_people(
@@ -109,6 +104,7 @@ def compare_people(
     certified: NDArray[np.bool_],
     flips: NDArray[np.bool_],
     counterparts: tuple[FloatArray, FloatArray] | None,
+    saved: Counterexamples = HERE,
     **parameters: Any,
 ) -> None:
     """Check that each witness is below its bound, and that no certified decision flips.
@@ -117,20 +113,20 @@ def compare_people(
     """
 
     def evidence(row: int) -> Evidence:
-        pair: Evidence = {"row": original_row(row), "individual": x[row].tolist()}
+        pair: Evidence = {"row": saved.row(row), "individual": x[row].tolist()}
         if counterparts is not None:
             pair |= {"counterpart": counterparts[0][row].tolist(), "flip_counterpart": counterparts[1][row].tolist()}
         return describe(problem) | parameters | pair
 
-    compare(lower, upper, lambda row: f"Row {original_row(row)}: the output for a similar individual", evidence)
+    compare(lower, upper, lambda row: f"Row {saved.row(row)}: the output for a similar individual", evidence, saved)
     both = certified & flips
     if both.any():
         row = int(both.argmax())
         message = (
-            f"Row {original_row(row)}: a similar individual has another decision, and none was proved to have one "
+            f"Row {saved.row(row)}: a similar individual has another decision, and none was proved to have one "
             f"(change {float(lower[row])!r}, at most {float(upper[row])!r})"
         )
-        refuse(message, lambda: {"lower": float(lower[row]), "upper": float(upper[row])} | evidence(row))
+        refuse(message, lambda: {"lower": float(lower[row]), "upper": float(upper[row])} | evidence(row), saved)
 
 
 def compare_points(
@@ -139,6 +135,7 @@ def compare_points(
     value: FloatArray,
     profiles: Profiles,
     evidence: Callable[[int], Evidence],
+    saved: Counterexamples = HERE,
 ) -> None:
     """Check that each point's value is below the profile of its owner at its cost.
 
@@ -147,15 +144,16 @@ def compare_points(
 
     def words(at: int) -> str:
         away = f"somebody at a cost of {float(cost[at])!r}"
-        return f"Row {original_row(int(owner[at]))}: the output between {away} and somebody similar to them"
+        return f"Row {saved.row(int(owner[at]))}: the output between {away} and somebody similar to them"
 
     proved = np.empty(len(owner))
     for begin in range(0, len(profiles), ROWS):
         some = slice(*np.searchsorted(owner, (begin, begin + ROWS)))
         proved[some] = _profile_values(owner[some], cost[some], profiles, begin)
     compare(
-        value, proved, words, lambda at: {"row": original_row(int(owner[at])), "cost": float(cost[at])} | evidence(at)
-    )
+        value, proved, words,
+        lambda at: {"row": saved.row(int(owner[at])), "cost": float(cost[at])} | evidence(at), saved,
+    )  # fmt: skip
 
 
 def _profile_values(owner: NDArray[np.int64], cost: FloatArray, profiles: Profiles, begin: int) -> FloatArray:
@@ -175,6 +173,7 @@ def compare_means(
     upper: npt.ArrayLike,
     problem: Problem | None = None,
     people: tuple[FloatArray, FloatArray] | None = None,
+    saved: Counterexamples = HERE,
     **parameters: Any,
 ) -> None:
     """Check that an attained mean, or largest violation, is below the proved one; ``people`` are coordinates (n, m) and
@@ -188,13 +187,13 @@ def compare_means(
             rows = {"individuals": people[0].tolist(), "weights": people[1].tolist()}
         return describe(problem) | parameters | rows
 
-    compare(lower, upper, lambda _: what, evidence)
+    compare(lower, upper, lambda _: what, evidence, saved)
 
 
-def refuse(message: str, evidence: Callable[[], Evidence]) -> None:
+def refuse(message: str, evidence: Callable[[], Evidence], saved: Counterexamples = HERE) -> None:
     """Save what is needed to reproduce the contradiction, if that is possible, and raise."""
     try:
-        file = _write(evidence())
+        file = saved.save(evidence())
         where = "no file was to be written" if file is None else f"what is needed to reproduce it is in {file}"
     except Exception as error:  # whatever is wrong with the file, the contradiction must be raised
         file, where = None, f"the file to reproduce it cannot be written ({' '.join(str(error).split())})"
@@ -202,9 +201,10 @@ def refuse(message: str, evidence: Callable[[], Evidence]) -> None:
 
 
 def describe(problem: Problem) -> Evidence:
-    """Return network, metric, domain and distance of a problem in the form that :func:`load` reads."""
+    """Return model, metric, domain and distance of a problem in the form that :func:`load` reads."""
     return {
-        "network": {name: array.tolist() for name, array in network_arrays(problem.network).items()},
+        "model": {"kind": problem.model.kind, "head": problem.model.head, **problem.model.section()},
+        "arrays": {name: array.tolist() for name, array in problem.model.arrays().items()},
         "metric": metric_to_text(problem.metric),
         "delta": problem.delta,
         "domain": {name: array.tolist() for name, array in domain_arrays(problem.domain).items()},
@@ -213,31 +213,10 @@ def describe(problem: Problem) -> Evidence:
     }
 
 
-def load(path: Path | str) -> tuple[Evidence, Network, Metric, Domain]:
-    """Read the file that an error named: its content, and the network, metric and domain that it describes."""
+def load(path: Path | str) -> tuple[Evidence, Model, Metric, Domain]:
+    """Read the file that an error named: its content, and the model, metric and domain that it describes."""
     document = json.loads(Path(path).read_text(encoding="utf-8"))
-    network = network_of({name: np.array(part) for name, part in document["network"].items()}, "network")
+    arrays = {name: np.array(part) for name, part in document["arrays"].items()}
+    model = model_of(document["model"], arrays, document["model"]["head"], document["model"]["kind"])
     domain = Domain.of({name: np.array(part) for name, part in document["domain"].items()}, tuple(document["names"]))
-    return document, network, metric_from_text(document["metric"]), domain
-
-
-def original_row(row: int) -> int:
-    """Return the caller's number of a row."""
-    rows = _PLACE.get().rows
-    return row if rows is None else int(rows[row])
-
-
-def _write(evidence: Evidence) -> Path | None:
-    """Write the file atomically, readable by its owner only, since it holds a person; return its path."""
-    folder = _PLACE.get().folder
-    if folder is None:
-        return None
-    versions = {name: version(name) for name in ("isonomy", "numpy")}
-    versions |= {"python": platform.python_version(), "machine": platform.machine()}
-    text = json.dumps({"format": FORMAT, "versions": versions} | evidence)
-    name = f"isonomy-soundness-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    target = folder / f"{name}.json"
-    with atomic(target) as partial:
-        partial.touch(0o600)
-        partial.write_text(text, encoding="utf-8")
-    return target.resolve()
+    return document, model, metric_from_text(document["metric"]), domain

@@ -134,7 +134,7 @@ class Dual:
             upper, most = (shift.bound_up(each, self._mean(None, each)) for each in (best, 0.0))
             if not upper < most:  # rounding must not push it above what holds for every gamma
                 upper, best = most, 0.0
-            least = brackets[gamma].meeting * shift.scale
+            least = brackets[gamma].meeting
             self._bounds[gamma] = Bound(gamma, upper, best, max(0.0, upper - least))
         return [self._bounds[gamma] for gamma in gammas]
 
@@ -261,7 +261,7 @@ def best_mixture(shift: Shift, owner: IntArray, cost: FloatArray, value: FloatAr
 
     at, mean, paid = plan(0.0)
     if most == math.inf or paid <= Fraction(most):
-        return Mixture(at, at, Fraction(1), max(0.0, rounded_down(shift.attained(mean))))
+        return Mixture(at, at, Fraction(1), max(0.0, rounded_down(mean)))
     budget, minimum = Fraction(most), _Minimum([choices])
     minimum.brackets([most])
     dear = cheap = (at, mean, paid)
@@ -276,7 +276,7 @@ def best_mixture(shift: Shift, owner: IntArray, cost: FloatArray, value: FloatAr
     # A little less than the budget: a sum over the atoms rounds the cost of each.
     left = max(Fraction(0), budget * (1 - Fraction(1, 2**48)) - cheap[2])
     share = left / (dear[2] - cheap[2]) if dear[1] > cheap[1] else Fraction(0)
-    mean = shift.attained(share * dear[1] + (1 - share) * cheap[1])
+    mean = share * dear[1] + (1 - share) * cheap[1]
     return Mixture(dear[0], cheap[0], share, max(0.0, rounded_down(mean)))
 
 

@@ -12,31 +12,30 @@ from __future__ import annotations
 
 import heapq
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 
 from isonomy.arithmetic import FloatArray, at_least, at_most, parameter
-from isonomy.attacks import AttackBudget, attack
-from isonomy.bounds.kernel import head_of, preparations
+from isonomy.attacks import AttackBudget
 from isonomy.brief import brief
 from isonomy.certificates.certificate import judge
 from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.local import Arithmetic, Witnesses
+from isonomy.certificates.protocol import tier_for
 from isonomy.errors import ParameterError, template
 from isonomy.given import choice, whole
+from isonomy.model import Model
 from isonomy.parallel import one_thread
 from isonomy.population import Domain, Population, Schema
-from isonomy.problem import Model, Problem
+from isonomy.population.outcome import NO_OUTCOME
+from isonomy.problem import Problem
 from isonomy.progress import Progress, shown
 from isonomy.search import Limits, checked_limits
-from isonomy.search.pairs import cutting_of, people_in, snapped_members
+from isonomy.search.pairs import people_in, snapped_members
 from isonomy.similarity.metric import Metric, checked_delta
 from isonomy_verify.cutting import Parts
-
-NUMBERS = 2**13
-"""Activations of the widest layer in one batch of parts."""
 
 SAMPLE = 256
 """People attacked before the search begins, as far as the time allows."""
@@ -158,9 +157,8 @@ class _PairSearch:
 
     def __init__(self, problem: Problem, limits: Limits, float32_run: bool, seed: int, deadline: float) -> None:
         self.problem, self.limits = problem, limits
-        layers = preparations(problem.network).network
-        self.cutting = cutting_of(problem.similarity, problem.network, layers.reads, float32_run)
-        self.head = head_of(problem.network, None, float32_run)
+        self.tier = tier_for(replace(problem, outcome=NO_OUTCOME), "tight", float32_run)  # of any decision
+        self.cutting, self.head = self.tier.pairs(), self.tier.head
         self.rng = np.random.default_rng(seed)
         self.lower, none = 0.0, np.zeros((0, problem.domain.width))
         self.pair = none, none  # the worst pair so far, each side a table of one row
@@ -170,7 +168,7 @@ class _PairSearch:
         self.open: list[tuple[float, int, Parts]] = [(-bound, 0, root)]
         self.closed = 0.0
         self.closed_share = 0.0
-        self.size = max(16, min(512, NUMBERS // layers.widest))
+        self.size = self.tier.pair_size
         self.domain_ends = root.x_low[0], root.x_high[0]
         sample = self._sample()
         for start in range(0, len(sample), PORTION):
@@ -259,7 +257,7 @@ class _PairSearch:
         if not len(x):
             return
         effort = AttackBudget(steps=10, restarts=0, branches=8)
-        finds = attack(self.problem.network, self.head, self.problem.similarity, x, effort)
+        finds = self.tier.attack(x, effort)
         best = int(finds.lower.argmax())
         if finds.lower[best] > self.lower or not len(self.pair[0]):
             self.lower = max(self.lower, float(finds.lower[best]))

@@ -22,7 +22,10 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray, at_least, at_most, decimals_of_bound, weighted
 from isonomy.attacks import AttackBudget, Finds, attack_budget
 from isonomy.brief import brief
-from isonomy.certificates.consistency import compare_people
+from isonomy.certificates import enumeration_tier as enumeration_tier  # which registers itself
+from isonomy.certificates import found_tier as found_tier  # which registers itself
+from isonomy.certificates import tree_tier as tree_tier  # which registers itself
+from isonomy.certificates.consistency import HERE, Counterexamples, compare_people
 from isonomy.certificates.network_tier import Bounds, chunk_rows
 from isonomy.certificates.options import (
     SEARCH,
@@ -39,10 +42,11 @@ from isonomy.certificates.protocol import Tier as TierBounds
 from isonomy.certificates.protocol import tier_for
 from isonomy.errors import ParameterError, template
 from isonomy.given import FINITE, choice, instance, number
+from isonomy.model import Model
 from isonomy.parallel import in_parallel
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.population.outcome import rule
-from isonomy.problem import Model, Problem, unbounded
+from isonomy.problem import Problem, unbounded
 from isonomy.progress import Progress, shown
 from isonomy.search import checked_limits
 from isonomy.similarity.metric import Metric
@@ -55,6 +59,7 @@ __all__ = [
     "LocalCertificate",
     "Tier",
     "Witnesses",
+    "bound_blocks",
     "certify_local",
     "chunk_rows",
     "decisions",
@@ -78,6 +83,7 @@ class LocalCertificate:
     tier: str
     arithmetic: str
     problem: Problem = field(repr=False)
+    counterexamples: Counterexamples = field(default=HERE, repr=False)  # where contradictions are saved
 
     __repr__ = brief
 
@@ -85,8 +91,8 @@ class LocalCertificate:
         pairs = self.witnesses
         compare_people(
             self.problem, self.x, self.lower, self.upper, self.decision == "certified", pairs.flips,
-            (pairs.counterpart, pairs.flip_counterpart), tier=self.tier, arithmetic=self.arithmetic,
-            threshold=self.threshold, favourable=list(self.favourable),
+            (pairs.counterpart, pairs.flip_counterpart), self.counterexamples, tier=self.tier,
+            arithmetic=self.arithmetic, threshold=self.threshold, favourable=list(self.favourable),
         )  # fmt: skip
 
     def __len__(self) -> int:
@@ -130,7 +136,7 @@ class LocalCertificate:
         who = f"{len(self):,} individual{'s' * (len(self) != 1)}{weighted(self.weights)}"
         what = rule(self.problem.outcome)
         decided = "" if (self.decision == "none").all() else f"\nDecided is {what}.\nDecisions: {', '.join(kinds)}."
-        return (
+        return self.problem.model.conditional(
             f"{who}: mean violation at most {at_most(self.mean_upper, mean)}, found at least "
             f"{at_least(self.mean_lower, mean)}; largest at most {at_most(float(self.upper.max()), most)}, found at "
             f"least {at_least(float(self.lower.max()), most)}.{decided}"
@@ -193,6 +199,7 @@ def certify_local(
     predict: bool = True,
     progress: ShownProgress = "auto",
     search: SearchOptions = SEARCH,
+    counterexamples: Counterexamples = HERE,
     **keywords: Unpack[LocalKeywords],
 ) -> LocalCertificate:
     """Bound the local violation of every individual from above and from below: the largest change of the output of
@@ -208,7 +215,7 @@ def certify_local(
     refused. ``tier="exact"`` stops for an individual with ``epsilon`` at its verdict (``upper <= epsilon`` or ``lower >
     epsilon``); it finds pairs on the way, also without ``attack``, and a decision is certified where no similar
     individual's output differs enough for another one. ``predict=False`` leaves ``prediction`` empty. ``progress`` is
-    called with the individuals done and in all.
+    called with the individuals done and in all; ``counterexamples`` says where a contradiction would be saved.
     """
     check_keywords("certify_local", keywords, LocalKeywords)
     search = options_of(search, keywords)
@@ -230,7 +237,7 @@ def certify_local(
     # Without a search each individual is its own counterpart, and the table need not be copied.
     searched = budget is not None or decide or tier == "exact"
     with shown("Certifying", progress) as tick:
-        upper, certified, finds = _bound_blocks(bounds, x, budget, searched, tick)
+        upper, certified, finds = bound_blocks(bounds, x, budget, searched, tick)
         if tier == "exact":
             upper, settled = bounds.close_gaps(x, upper, finds, limits, began, tick)
             certified |= settled
@@ -239,11 +246,17 @@ def certify_local(
     decision = decisions(certified, finds.flips, bounds.head.decides)
     witnesses = Witnesses(x, finds.counterpart, finds.lower, finds.flips, finds.flip_counterpart, problem)
     prediction = problem.model(x) if predict else np.empty((len(x), 0))
-    return LocalCertificate(upper, finds.lower, witnesses, decision, prediction, weights, tier, arithmetic, problem)
+    return LocalCertificate(
+        upper, finds.lower, witnesses, decision, prediction, weights, tier, arithmetic, problem, counterexamples
+    )
 
 
-def _bound_blocks(
-    bounds: TierBounds, x: FloatArray, budget: AttackBudget | None, searched: bool, tick: Progress
+def bound_blocks(
+    bounds: TierBounds,
+    x: FloatArray,
+    budget: AttackBudget | None = None,
+    searched: bool = False,
+    tick: Progress = lambda done, total: None,
 ) -> tuple[FloatArray, NDArray[np.bool_], Finds]:
     """Bound and attack individuals block by block; return upper bounds (n,), certified decisions (n,), and finds."""
     n = len(x)
@@ -251,7 +264,7 @@ def _bound_blocks(
     lower, flips = np.zeros(n), np.zeros(n, dtype=bool)
     other, flip_other = (np.array(x), np.array(x)) if searched else (x, x)
     # With many regions per individual blocks are smaller, so that the bar moves and threads have enough to share.
-    many = bounds.problem.similarity.count(x) if n > SAMPLE else 1.0
+    many = bounds.problem.similarity.passes(x) if n > SAMPLE else 1.0
     size = max(1, min(bounds.size, int(BLOCKS * bounds.size / many)))
 
     def work(start: int) -> tuple[FloatArray, NDArray[np.bool_], Finds | None]:

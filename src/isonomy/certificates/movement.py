@@ -16,6 +16,8 @@ from isonomy_verify.sets import region_of
 ROWS = 1024
 """The most individuals sampled: enough to see what moves, cheap for any table."""
 
+_SIDES = ((np.min, np.inf), (np.max, -np.inf))
+
 NEGLIGIBLE = 1e-9
 """Moves below this are rounding, not moves."""
 
@@ -57,9 +59,17 @@ def _extremes(problem: Problem, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the lowest and highest moves (n, m) of every coordinate over each individual's regions.
 
     **Soundness.** The range of an identity layer is that of the coordinates' moves, and the kernel rounds it outward;
-    the centres of numbers do not move.
+    the centres of numbers do not move. A product has its box, and in each coordinate the states that are allowed.
     """
     low, high = np.full(x.shape, np.inf), np.full(x.shape, -np.inf)
+    product = problem.similarity.product(x)
+    if product is not None:
+        there = ~product.empty
+        low[there], high[there] = product.low[there], product.high[there]
+        for column, states in zip(product.columns, product.states.T, strict=True):
+            ends = [side(np.where(product.allowed, states, far), axis=1) for side, far in _SIDES]
+            low[there, column], high[there, column] = (end[there] - x[there, column] for end in ends)
+        return low, high
     eye = np.eye(x.shape[1])
     for regions in problem.similarity.each(x):
         for piece in regions.pieces(ROWS):

@@ -24,19 +24,26 @@ from isonomy_verify.reach import WIDE
 
 __all__ = ["WIDE", "Moving"]
 
+MARGIN = 1e-7
+"""Decisions are claimed where they hold by more than this, the difference between machines."""
+
 PIECES = 2
 """Batches of regions that are bounded for one group of individuals."""
 
 
 @dataclass(frozen=True, eq=False)
 class Moving:
-    """A problem with individuals (n, m), their weights (n,) and a ground cost, whose balls around them are bounded."""
+    """A problem with individuals (n, m), their weights (n,) and a ground cost, whose balls around them are bounded.
+
+    ``points`` is what searched points pay, where that is another cost.
+    """
 
     problem: Problem
     x: FloatArray
     weights: FloatArray
     ground: Metric
     float32_run: bool = False
+    points: Metric | None = None
 
     def bound(
         self,
@@ -62,6 +69,18 @@ class Moving:
                 tick(len(some))
         return np.concatenate(bounds)
 
+    def stands(self, rows: NDArray[np.int64], radius: float) -> NDArray[np.bool_]:
+        """Return whether (rows,) no individual within the radius of ``x[rows]`` has a decision that a similar one has
+        otherwise, by more than machines differ."""
+        size = self.tier.moving_size
+        step = max(1, min(size, int(PIECES * size / self.regions)))
+        kernel, starts = self.kernel, range(0, len(rows), step)
+        with refused():
+            each = in_parallel(
+                lambda k: kernel.stands(np.array(self.x[rows[k : k + step]]), radius, MARGIN, size), starts
+            )
+            return np.concatenate([np.zeros(0, dtype=bool), *each])
+
     def everywhere(self) -> tuple[float, float]:
         """Return an upper bound of every violation in the domain, and the radius around individuals up to which it
         holds."""
@@ -70,8 +89,8 @@ class Moving:
 
     @cached_property
     def regions(self) -> float:
-        """Return the number of regions of an individual's similar set, counted on a few."""
-        return self.problem.similarity.count(self.x)
+        """Return the number of regions of an individual's similar set that have passes of their own, about."""
+        return self.problem.similarity.passes(self.x)
 
     @cached_property
     def tier(self) -> Tier:
@@ -85,19 +104,33 @@ class Moving:
 
     @cached_property
     def reach(self) -> Similarity:
-        """Return the balls of the ground cost, of radius 0, for searches; the kernel derives its own."""
+        """Return the balls of the ground cost, of radius 0; the kernel derives its own."""
+        return self._balls(self.ground)
+
+    @property
+    def spent(self) -> Metric:
+        """Return what a searched point pays."""
+        return self.ground if self.points is None else self.points
+
+    @cached_property
+    def around(self) -> Similarity:
+        """Return the balls of what points pay, of radius 0, for searches."""
+        return self.reach if self.points is None else self._balls(self.points)
+
+    def _balls(self, cost: Metric) -> Similarity:
         free = replace(self.problem.domain, immutable=np.zeros(self.problem.domain.width, dtype=bool))
-        return Similarity(self.ground, 0.0, free, self.problem.max_branches, keep=True)
+        return Similarity(cost, 0.0, free, self.problem.max_branches, keep=True)
 
     @cached_property
     def diameter(self) -> float:
-        """Return the largest ground cost between two possible individuals."""
+        """Return about the largest finite ground cost between two possible individuals."""
         domain = self.problem.domain
         if domain.kind == "unbounded":
             return np.inf
         root, order = self.ground.gauge()
         across = float(norm_up(np.abs(root) @ (domain.high - domain.low), order))  # absolute values do not cancel
-        return max(across, float(self.ground.distance_upper(domain.low[None], domain.high[None])[0]))
+        high = np.where(self.ground.form.parts[0], domain.low, domain.high)  # where any move costs infinitely much
+        return max(across, float(self.ground.distance_upper(domain.low[None], high[None])[0]))
 
     @cached_property
     def first_flip(self) -> float:

@@ -22,19 +22,24 @@ from isonomy.bounds.kernel import head_of, preparations, prepared_for
 from isonomy.certificates.protocol import Nearby, Tier, register
 from isonomy.certificates.settling import DecisionSearch, GapSearch, budgets, target_upper
 from isonomy.errors import MetricError, ParameterError
+from isonomy.networks.network import Network
 from isonomy.parallel import one_thread
 from isonomy.population import Domain
 from isonomy.population.outcome import favourable_places
 from isonomy.problem import Problem
 from isonomy.progress import Progress
 from isonomy.search.branch import Budget, Limits
+from isonomy.search.pairs import cutting_of
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import Regions, Similarity, refused
 from isonomy_verify import tiers
+from isonomy_verify.combinations import product_of
+from isonomy_verify.cutting import Cutting
 from isonomy_verify.local import Known, LocalBounds
 from isonomy_verify.network import Network as Layers
 from isonomy_verify.reach import Reach
 from isonomy_verify.sets import ConvexSets
+from isonomy_verify.similar import Wander
 
 IntArray = NDArray[np.int64]
 
@@ -46,9 +51,15 @@ NUMBERS = {"interval": 2**19, "paper": 2**19}
 """Activations of the widest layer at a time, so that they stay in cache and memory does not grow with the table; the
 tiers that look back at earlier layers keep more of them, and take half."""
 
+HELD = 4096
+"""Individuals with many combinations of categories that are searched at a time."""
+
 PARTS = 4096
 """By default a decision may cost this over the width of the widest layer parts on average: parts of wide networks cost
 more."""
+
+PAIR_NUMBERS = 2**13
+"""The same for pairs of people, of which everything is kept."""
 
 EXAMPLES = 32
 """Individuals on which the precision of the search is chosen."""
@@ -66,8 +77,10 @@ class Bounds(Tier):
     """The kernel's tiers, ``kernel``, for a problem about a network."""
 
     def __init__(self, problem: Problem, tier: str, float32_run: bool) -> None:
-        outcome, network = problem.outcome, preparations(problem.network)
-        head = head_of(problem.network, outcome.threshold, float32_run, favourable_places(outcome))
+        assert isinstance(problem.model, Network)
+        outcome, self.network = problem.outcome, problem.model
+        network = preparations(self.network)
+        head = head_of(self.network, outcome.threshold, float32_run, favourable_places(outcome))
         self.problem, self.layers = problem, network.network
         if problem.domain.kind == "unbounded":
             free = problem.metric.free & ~problem.domain.immutable
@@ -77,6 +90,7 @@ class Bounds(Tier):
             network, head, problem.similarity.kernel, _KERNEL[tier], float32_run, tier == "paper", self.size
         )
         self.moving_size = max(16, min(1024, 2**17 // self.layers.widest))
+        self.pair_size = max(16, min(512, PAIR_NUMBERS // self.layers.widest))
         below = np.cumsum([sum(block.weight.size for block in layer.blocks) for layer in self.layers.layers])
         looking_back = sum(int(size) * layer.width for size, layer in zip(below, self.layers.layers, strict=True))
         self.price = float(below[-1]) if tier in ("interval", "paper") else float(looking_back)
@@ -86,18 +100,22 @@ class Bounds(Tier):
         with refused():
             return self.kernel.chunk(x)
 
+    def kernel_bounds(self) -> LocalBounds:
+        """Return the kernel's bounds of this tier."""
+        return self.kernel
+
     def reach(self, ground: Metric) -> Reach:
         """Return the kernel's bounds of two runs and their difference."""
         domain = self.problem.domain
         if domain.kind == "unbounded":
             refuse_free_reading(domain, self.layers, ground.free, "ground cost", "people within reach")
         with refused():
-            return Reach(self.kernel.network, self.head, self.kernel.similarity, ground.form, self.float32_run)
+            return self.kernel.reach(ground.form)
 
     def attack(self, x: FloatArray, budget: AttackBudget, known: Known | None = None) -> Finds:
         """Search by gradients and check by enclosures, as many individuals at a time as memory allows."""
-        network, similarity = self.problem.network, self.problem.similarity
-        step = similarity.at_once(x)
+        network, similarity = self.network, self.problem.similarity
+        step = similarity.at_once(x) if product_of(similarity.kernel, x[:1]) is None else HELD
         if step >= len(x):
             return attack(network, self.head, similarity, x, budget, known)
         several = []
@@ -110,8 +128,12 @@ class Bounds(Tier):
 
     def nearby(self, x: FloatArray) -> Nearby:
         """Return the ascent on pairs, which gives the best candidate for each individual."""
-        field = Field.of(prepared_for(self.problem.network), self.head, x[:EXAMPLES])
+        field = Field.of(prepared_for(self.network), self.head, x[:EXAMPLES])
         return lambda rows, ball, budget: _surroundings(self.problem, field, np.array(x[rows]), ball, budget)
+
+    def pairs(self) -> Cutting:
+        """Return the kernel's bounds over parts of all pairs."""
+        return cutting_of(self.problem.similarity, self.network, self.layers.reads, self.float32_run)
 
     def close_gaps(
         self, x: FloatArray, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress
@@ -173,9 +195,7 @@ def _surroundings(problem: Problem, field: Field, x: FloatArray, ball: Similarit
         return person
     for near, anchors in _places(problem, field, ball.each(x)):
         base = np.clip(near.centre + anchors, problem.domain.low, problem.domain.high)
-        for between in problem.similarity.regions(base, (near.sets.low, near.sets.high)):
-            # One choice of categories for the counterpart: the first, since the attack that follows tries all.
-            between = between[np.unique(between.owner, return_index=True)[1]]
+        for between in _first_choices(problem.similarity, base, (near.sets.low, near.sets.high)):
             some, start = near[between.owner], anchors[between.owner]
             change = between.centre - base[between.owner]
             for target, sign in itertools.product(range(field.targets), (1.0, -1.0)):
@@ -188,6 +208,16 @@ def _surroundings(problem: Problem, field: Field, x: FloatArray, ball: Similarit
     return person
 
 
+def _first_choices(similarity: Similarity, base: FloatArray, wander: Wander) -> list[Regions]:
+    """Return one region of differences for each of the rows: the first choice of categories for the counterpart, since
+    the attack that follows tries all."""
+    product = product_of(similarity.kernel, base, wander)
+    if product is not None:
+        rows = np.flatnonzero(~product.empty)
+        return [product.regions(rows, product.allowed[rows].argmax(1))]
+    return [each[np.unique(each.owner, return_index=True)[1]] for each in similarity.regions(base, wander)]
+
+
 def _places(problem: Problem, field: Field, batches: Iterable[Regions]) -> Iterator[tuple[Regions, FloatArray]]:
     """Yield promising regions with their anchors, as many at a time as memory allows with all similar regions."""
     for regions in batches:
@@ -195,6 +225,7 @@ def _places(problem: Problem, field: Field, batches: Iterable[Regions]) -> Itera
         anchors, inside = find_anchors(near.sets, len(near))
         near, anchors = near[inside], anchors[inside]
         step = problem.similarity.at_once(near.centre, (near.sets.low, near.sets.high))
+        step = step if product_of(problem.similarity.kernel, near.centre[:1]) is None else HELD
         for start in range(0, len(near), step):
             yield near[start : start + step], anchors[start : start + step]
 

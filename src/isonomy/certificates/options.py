@@ -66,7 +66,8 @@ class RunOptions:
     that keeps finished chunks; without one everything is in memory. Chunks have at most ``chunk`` rows, and fewer where
     these would be more than some twenty seconds of counted work. ``engine="dask"`` works on the cluster at
     ``scheduler``, on the current Dask client, or on a local cluster; its workers must see files and ``work`` under the
-    same paths. ``progress`` is called with the rows done and in all, now and then.
+    same paths. ``progress`` is called with the rows done and in all, now and then. ``counterexamples`` is the folder
+    where a contradiction would be saved, with the individual; True: ``work`` or the current folder, False: nowhere.
     """
 
     unknown: Unknown = "error"
@@ -76,6 +77,7 @@ class RunOptions:
     work: str | PathLike[str] | None = None
     chunk: int = CHUNK
     progress: ShownProgress = "auto"
+    counterexamples: str | PathLike[str] | bool = True
 
 
 SEARCH, RUN = SearchOptions(), RunOptions()
@@ -125,6 +127,7 @@ class CertifyKeywords(ProblemParts, total=False):
     work: str | PathLike[str] | None
     chunk: int
     progress: ShownProgress
+    counterexamples: str | PathLike[str] | bool
 
 
 Options = TypeVar("Options", SearchOptions, RunOptions)

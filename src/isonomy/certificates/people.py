@@ -11,9 +11,10 @@ import numpy as np
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.given import instance, numbers
+from isonomy.model import Model
 from isonomy.population import PeopleSource, Population, Schema, open_people
 from isonomy.population.sources import InMemory
-from isonomy.problem import Model, Problem, unbounded
+from isonomy.problem import Problem, unbounded
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import MAX_BRANCHES
 

@@ -29,7 +29,7 @@ from isonomy_verify.claims import Profiles
 from isonomy_verify.dual import Cells, gains
 
 if TYPE_CHECKING:
-    from isonomy.certificates.transport import Transport
+    from isonomy.certificates.displacement import Displacement
 
 FINE = 2
 """Radii of the grid between a rung of the ladder and the next, which is twice as far."""
@@ -125,7 +125,7 @@ class Schedule:
 def make_schedule(
     moving: Moving,
     local: FloatArray,
-    shift: Transport,
+    shift: Displacement,
     largest: float,
     tight: bool,
     tick: Callable[[int], None] = lambda rows: None,
@@ -134,24 +134,29 @@ def make_schedule(
     where rungs are clearly worse than the best, or bounds say nothing. ``tick`` is called with the rows done now."""
     known, everywhere = _begin(moving, local, shift, largest, tight)
     known.tick = tick
-    if shift.gamma == 0 or math.isinf(shift.gamma) or math.isinf(shift.order):
+    if shift.radius == 0 or math.isinf(shift.radius) or math.isinf(shift.exponent):
         return Schedule((), None, 0.0)
     rungs, uppers = list[float](), list[float]()
-    for rung in _ladder(known.scale, moving.first_flip, moving.diameter):
+    ladder = _ladder(known.scale, moving.first_flip, moving.diameter)
+    if max(ladder, default=0.0) < shift.furthest < FURTHEST:  # further away there is nobody
+        ladder.append(shift.furthest)
+    for rung in ladder:
         rungs.append(rung)
         reached = known.compute(np.arange(len(known.local)), rung)[:, -1].mean()
         uppers.append(known.upper(rung))
         if reached >= 0.97 * everywhere or uppers[-1] > WORSE * min(uppers):
             break
     first = min(rungs, key=known.upper) if rungs else None
+    for radius in subradii(rungs[-1], known.scale)[:-1] if rungs and known.separate else ():
+        known.compute(np.arange(len(known.local)), radius)  # a finer grid, for a better multiplier
     dual = Dual(CellBlocks(known.profiles(), moving.weights), shift)
-    return Schedule(tuple(rungs), first, dual.bound(shift.gamma).multiplier or 0.0)
+    return Schedule(tuple(rungs), first, dual.bound(shift.radius).multiplier or 0.0)
 
 
 def profiles(
     moving: Moving,
     local: FloatArray,
-    shift: Transport,
+    shift: Displacement,
     largest: float,
     tight: bool,
     rounds: int,
@@ -164,10 +169,10 @@ def profiles(
     """
     known, _ = _begin(moving, local, shift, largest, tight)
     known.tick = tick
-    if shift.gamma == 0 or math.isinf(shift.gamma):  # no individual moves, or every one to any point
+    if shift.radius == 0 or math.isinf(shift.radius):  # no individual moves, or every one to any point
         return known.profiles()
     everybody = np.arange(len(local))
-    if math.isinf(shift.order):  # every individual travels up to γ, and none further
+    if math.isinf(shift.exponent):  # every individual travels up to γ, and none further
         known.compute(everybody, known.scale)
         return known.profiles()
     known.make_room(schedule.rungs)
@@ -184,11 +189,11 @@ def profiles(
     return known.profiles()
 
 
-def most_passes(moving: Moving, shift: Transport, tight: bool, rounds: int, schedule: Schedule) -> int:
+def most_passes(moving: Moving, shift: Displacement, tight: bool, rounds: int, schedule: Schedule) -> int:
     """Return the most passes with a moving centre that an individual has."""
-    if shift.gamma == 0 or math.isinf(shift.gamma):
+    if shift.radius == 0 or math.isinf(shift.radius):
         return 0
-    if math.isinf(shift.order):
+    if math.isinf(shift.exponent):
         return 1
     first = len(schedule.rungs) if schedule.whole else int(schedule.first is not None)
     alone = moving.kernel.single_radius or not tight
@@ -200,7 +205,7 @@ def _turns(rounds: int, alone: bool, tight: bool) -> int:
     return rounds * (1 if not alone else 2 * HALVES if rounds == 1 and tight else HALVES)
 
 
-def _begin(moving: Moving, local: FloatArray, shift: Transport, largest: float, tight: bool) -> tuple[_Known, float]:
+def _begin(moving: Moving, local: FloatArray, shift: Displacement, largest: float, tight: bool) -> tuple[_Known, float]:
     """Return the bounds known without a pass at a radius, and the bound of the whole domain."""
     everywhere, reach = moving.everywhere()
     if not moving.kernel.is_norm:  # moves that the ground cost ignores are free: a ball of radius 0 is no point
@@ -216,10 +221,11 @@ def _begin(moving: Moving, local: FloatArray, shift: Transport, largest: float, 
 class _Known:
     """The bounds known so far: columns by radius, and the radius of the pass behind each."""
 
-    def __init__(self, moving: Moving, local: FloatArray, shift: Transport, largest: float, tight: bool) -> None:
+    def __init__(self, moving: Moving, local: FloatArray, shift: Displacement, largest: float, tight: bool) -> None:
         self.moving, self.shift, self.largest, self.tight = moving, shift, largest, tight
-        self.local, self.scale = local, min(max(shift.gamma, NEAREST), FURTHEST)
+        self.local, self.scale = local, min(max(shift.radius, NEAREST), FURTHEST)
         self.alone = moving.kernel.single_radius or not tight  # does a pass say little of smaller radii, or nothing?
+        self.separate = moving.kernel.own_passes or not tight  # does every radius cost passes of its own?
         self.values: dict[float, FloatArray] = {0.0: local}
         self.source: dict[float, FloatArray] = {0.0: np.zeros(len(local))}
         self.tick: Callable[[int], None] = lambda rows: None
@@ -233,7 +239,7 @@ class _Known:
 
     def radii(self, rung: float) -> list[float]:
         """Return the radii at which a pass is read."""
-        return subradii(rung, self.scale) if self.tight else [rung]
+        return [rung] if self.separate else subradii(rung, self.scale)
 
     def put(self, rows: IntArray, rung: float, radii: Sequence[float], bounds: FloatArray) -> None:
         """Record bounds (rows, radii), the smaller of old and new."""
@@ -268,7 +274,7 @@ class _Known:
         columns = [np.where(np.isin(self.source[r], allowed), self.values[r], np.inf) for r in radii]
         values = np.minimum(np.stack(columns, axis=1), self.largest)
         cells = cells_of_table(radii, values, self.largest, self.moving.weights)
-        return Dual([cells], self.shift).bound(self.shift.gamma).upper
+        return Dual([cells], self.shift).bound(self.shift.radius).upper
 
     def halves(self, schedule: Schedule, share: float) -> list[tuple[float, IntArray]]:
         """Return radii, and the individuals whose bound rests on a cell that such a radius would halve; only those
@@ -295,7 +301,7 @@ class _Known:
     ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
         """Return each individual's cell with the largest bound: owner, near and far radius, and the bound (n,)."""
         cells = cells_of_table(radii, values, self.largest)
-        gain = gains(cells, self.shift.order, self.shift.gamma, multiplier)
+        gain = gains(cells, self.shift.exponent, self.shift.radius, multiplier)
         active = last_of_each(cells.owner, gain)
         return cells.owner[active], cells.near[active], cells.far[active], gain[active]
 
@@ -305,7 +311,7 @@ class _Known:
         for radius, value in self.values.items():
             if radius < WIDE:
                 own = np.where(self.source[radius] == radius, value, -np.inf)
-                least = np.maximum(least, own - multiplier * power(radius, self.shift.order))
+                least = np.maximum(least, own - multiplier * power(radius, self.shift.exponent))
         return least
 
     def _source_radius(self, radii: FloatArray, values: FloatArray, owner: IntArray, far: FloatArray) -> FloatArray:

@@ -1,17 +1,15 @@
-"""The interfaces of the pipeline: the model, the tier that bounds it, and the shift, a set of populations.
+"""The interfaces of the pipeline: the tier that bounds a kind of model, and the shift, a set of populations.
 
-``certify`` uses a :class:`Model` for its outputs only, a :class:`Tier` for bounds, a :class:`Shift` for a set of
-populations; records, reports and the service ask the shift too. A member without an operation raises an error that
-names it. ``tests/contracts`` has a suite for each interface, which a new member inherits.
+``certify`` uses a :class:`isonomy.model.Model` for its outputs only, a :class:`Tier` for bounds, a :class:`Shift` for a
+set of populations; records, reports and the service ask model and shift too. A member without an operation raises an
+error that names it. ``tests/contracts`` has a suite for each interface, which a new member inherits.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,50 +20,33 @@ from isonomy_verify import shifts as kernel
 from isonomy_verify.claims import Profiles
 from isonomy_verify.dual import Cells
 from isonomy_verify.heads import Head
-from isonomy_verify.local import Known
+from isonomy_verify.models import Bounds, Known
+from isonomy_verify.models import ReachBounds as ReachBounds
+from isonomy_verify.reweighting import Hints
 
 if TYPE_CHECKING:
     from isonomy.attacks import AttackBudget, Finds
-    from isonomy.certificates.dual import Mixture
+    from isonomy.certificates.certificate import Certificate
+    from isonomy.certificates.dual import Bound
+    from isonomy.certificates.indices import Gauge
+    from isonomy.certificates.local import LocalCertificate
     from isonomy.certificates.moving import Moving
     from isonomy.certificates.profiles import Schedule
     from isonomy.certificates.worst_case import Points
-    from isonomy.population import Domain
+    from isonomy.model import Model
+    from isonomy.population import Domain, Population, Schema
     from isonomy.problem import Problem
     from isonomy.progress import Progress
     from isonomy.search import Limits
     from isonomy.similarity.metric import Metric
     from isonomy.similarity.regions import Similarity
+    from isonomy_verify.cutting import Cutting
 
 Nearby = Callable[[NDArray[np.int64], "Similarity", "AttackBudget"], FloatArray]
 """Return one candidate (k, m) for an attack within a ball around each of some rows, or the row itself; not trusted."""
 
 Items = tuple[NDArray[np.intp], FloatArray, FloatArray]
 """Owner, cost and value (k,) of every choice that the individuals have."""
-
-
-class ReachBounds(Protocol):
-    """Bounds over balls of one ground cost around individuals."""
-
-    @property
-    def is_norm(self) -> bool:
-        """Return whether the ground cost is a norm; with a seminorm a ball of radius 0 is more than a point."""
-        ...
-
-    @property
-    def single_radius(self) -> bool:
-        """Return whether a pass at a radius says nothing of smaller ones, so that each needs a pass of its own."""
-        ...
-
-    def bound(self, x: FloatArray, radii: Sequence[float], tight: bool, size: int) -> FloatArray:
-        """Return upper bounds (n, radii) of the violation within each of the ascending ``radii`` of the rows of
-        ``x``."""
-        ...
-
-    def everywhere(self, x: FloatArray) -> tuple[float, float]:
-        """Return an upper bound of every violation in the domain, and the radius around the rows of ``x`` up to which
-        it holds."""
-        ...
 
 
 class Tier(ABC):
@@ -75,12 +56,28 @@ class Tier(ABC):
     head: Head
     size: int  # individuals bounded at a time
     moving_size: int = 1024  # the same where the centre moves
+    pair_size: int = 256  # the same of pairs of people
+    bounds_everybody: bool = True  # whether there is a finite bound of every violation in a bounded domain
+    moves_freely: bool = True  # whether individuals are moved for the curve also where none has to
     price: float = 0.0  # multiplications of the bound of one region, about
 
     @abstractmethod
     def chunk(self, x: FloatArray) -> Known:
         """Return upper bounds (n,) for the rows of ``x``, which lie in the domain, and whose decision cannot
         change."""
+
+    def kernel_bounds(self) -> Bounds:
+        """Return the bounds as the checker derives them, from which the claims of a record come."""
+        raise self.unsupported("record: the checker does not know it")
+
+    @property
+    def checked(self) -> bool:
+        """Return whether the checker knows this kind of model."""
+        return type(self).kernel_bounds is not Tier.kernel_bounds
+
+    def recorded(self, certificate: Certificate, others: Sequence[LocalCertificate] = ()) -> Model:
+        """Return the model as a record of the certificate, and of answers to ``others``, has it."""
+        return self.problem.model
 
     def reach(self, ground: Metric) -> ReachBounds:
         """Return the bounds over balls of a ground cost."""
@@ -94,6 +91,12 @@ class Tier(ABC):
         """Return the search for people around the rows of ``x`` from whom an attack may start; here these rows."""
         return lambda rows, ball, budget: np.array(x[rows])
 
+    def pairs(self) -> Cutting:
+        """Return bounds over parts of all pairs of similar people."""
+        raise self.unsupported(
+            "bounds over all pairs of people: certify_everywhere knows networks only, certify_features tree ensembles"
+        )
+
     def close_gaps(
         self, x: FloatArray, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress
     ) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -106,8 +109,7 @@ class Tier(ABC):
 
     def unsupported(self, what: str) -> UnsupportedOperationError:
         """Return the error for an operation that this kind of model does not have."""
-        model = self.problem.model
-        return UnsupportedOperationError(f"'{model.name}', a model of kind '{model.kind}', has no {what}.")
+        return self.problem.model.unsupported(what)
 
 
 MakeTier = Callable[["Problem", str, bool], Tier]
@@ -132,18 +134,78 @@ def tier_for(problem: Problem, tier: str = "tight", float32: bool = False) -> Ti
     return _TIERS[kind](problem, tier, float32)
 
 
+class MassPlan(Protocol):
+    """A population on attained points, and its mean."""
+
+    @property
+    def value(self) -> float:
+        """Return its mean, rounded down."""
+        ...
+
+    def masses(self, weights: FloatArray, points: int) -> FloatArray:
+        """Return the mass on each point, in units of the weights (n,)."""
+        ...
+
+
+class ShiftDual(Protocol):
+    """The bounds of a shift in which individuals move, over profiles, and the best populations of points."""
+
+    def bound(self, size: float | None) -> Bound:
+        """Return the best bound for a size."""
+        ...
+
+    def curve(self, sizes: Iterable[float]) -> Sequence[Bound]:
+        """Return the bounds for several sizes."""
+        ...
+
+    def largest_gamma(self, epsilon: float) -> float | None:
+        """Return the largest size whose bound is at most ε; None where that of size 0 is above it."""
+        ...
+
+    def grid_error(self, size: float | None) -> float:
+        """Return how much the grid of radii may have cost."""
+        ...
+
+    def attained(self, points: Points, weights: FloatArray, size: float | None) -> MassPlan:
+        """Return the best population of points for a size."""
+        ...
+
+    def claims(self, points: Points, weights: FloatArray, size: float | None) -> MovedClaims:
+        """Return what a record claims."""
+        ...
+
+
+class MovedClaims(NamedTuple):
+    """What a record claims of a shift in which individuals move: the bound and how much all claims about individuals
+    could hide, the population and its mean, and the hints that show both, where there are any."""
+
+    upper: float
+    hidden: float
+    plan: MassPlan
+    hints: Hints | None = None
+
+
+_COMPOSE: list[Callable[[Shift, Shift], Shift]] = []
+
+
+def register_composition(compose: Callable[[Shift, Shift], Shift]) -> None:
+    """Register what ``&`` of two shifts means."""
+    _COMPOSE[:] = [compose]
+
+
 class Shift(ABC):
     """A set of populations around the individuals: its bound, its search, its section of the record, its words.
 
-    A member defines :attr:`budget`, :meth:`bound_up`, :meth:`heights_up`, :meth:`items`, :meth:`attainable` and the
-    words. One in which individuals move has a :attr:`ground_cost` and defines :meth:`schedule`, :meth:`passes`,
-    :meth:`profiles` and :meth:`search` too; else a profile is the individual's own bound. One with a record has a
-    :attr:`kernel` and a :meth:`section`, and is listed in :mod:`isonomy.certificates.shifts`.
+    A member in which individuals move has a :attr:`ground_cost` and defines its bound (:attr:`budget`,
+    :meth:`bound_up`, :meth:`heights_up`, :meth:`items`, :meth:`attainable`) and its search (:meth:`schedule`,
+    :meth:`passes`, :meth:`profiles`, :meth:`search`). In others a profile is the individual's own bound, and they are
+    answered from these (:class:`isonomy.certificates.reweighting.Reweighting`). One with a record has a :attr:`kernel`
+    and a :meth:`section`, and is listed in :mod:`isonomy.certificates.shifts`.
 
     **Soundness.** For EVERY multiplier no population has a mean violation above ``bound_up(multiplier, mean)``,
     ``mean`` at least the weighted mean of ``heights_up(cells, multiplier)``; heights at a multiplier are the same for
-    every size. ``budget``, ``items`` and ``scale`` only steer the multiplier: ``scale`` times ``multiplier budget +
-    mean of max (value - multiplier cost)`` is about that bound.
+    every size. ``budget`` and ``items`` only steer the multiplier: ``multiplier budget + mean of max (value -
+    multiplier cost)`` is about that bound.
     """
 
     kind: ClassVar[str]
@@ -163,8 +225,17 @@ class Shift(ABC):
     )
     """A report's heading over the curve, the head of its sizes, and what the curve is about."""
 
-    sample_refusal: ClassVar[str] = ""
-    """Why nothing can be said about the population behind a sample; "" where something can."""
+    bounds_changes: ClassVar[bool] = True
+    """Whether the share of decisions that can change is bounded where individuals move."""
+
+    infers: ClassVar[bool] = True
+    """Whether there is a bound of the populations made of the one behind independent draws."""
+
+    up_to: ClassVar[str] = "up to a shift of"
+    """A report's words in front of that size, in a sentence."""
+
+    largest_words: ClassVar[str] = "Proved within ε for shifts up to"
+    """A report's name of the largest size that keeps to ε."""
 
     # -- its bound
 
@@ -179,45 +250,28 @@ class Shift(ABC):
         return False
 
     @property
-    @abstractmethod
     def budget(self) -> float:
         """Return about the cost of a multiplier of 1."""
+        raise self.unsupported("no individuals who move")
 
-    @property
-    def scale(self) -> float:
-        """Return about how many times the minimum over the multiplier the bound is."""
-        return 1.0
-
-    @abstractmethod
     def bound_up(self, multiplier: float | None, mean: float) -> float:
         """Return an upper bound of every mean violation, from the mean of the heights at the multiplier."""
+        raise self.unsupported("no individuals who move")
 
-    @abstractmethod
     def heights_up(self, cells: Cells, multiplier: float | None) -> FloatArray:
         """Return upper bounds of the heights (n,) at a multiplier, from cells that cover the domain."""
+        raise self.unsupported("no individuals who move")
 
-    @abstractmethod
     def items(self, cells: Cells) -> Items:
         """Return about the choices of every individual, one of cost 0 among them: the heights are the best of
         these."""
+        raise self.unsupported("no individuals who move")
 
-    @abstractmethod
     def attainable(self, owner: NDArray[np.int64], cost: FloatArray, value: FloatArray) -> tuple[Items, float]:
         """Return the choices of checked points (``cost`` rounded up, ``value`` down), costs rounded up and values down,
         the points themselves first; and the budget for their mean cost, rounded down. One choice of every individual
         costs nothing."""
-
-    def attained(self, mean: Fraction) -> Fraction:
-        """Return the mean violation of the population of a plan whose mean value is ``mean``."""
-        return mean
-
-    def masses(self, mixture: Mixture, weights: FloatArray, points: int) -> FloatArray:
-        """Return the mass on each of the points (k,), in the population of a mixture."""
-        return mixture.masses(weights, points)
-
-    def completed(self, masses: FloatArray, owner: NDArray[np.int64], weights: FloatArray) -> tuple[FloatArray, float]:
-        """Return the masses (k,) of a whole population, from those of :meth:`masses`, and their sum."""
-        return masses, math.fsum(weights.tolist())
+        raise self.unsupported("no individuals who move")
 
     def resized(self, size: float) -> Self:
         """Return the same notion with another size."""
@@ -227,8 +281,12 @@ class Shift(ABC):
         """Return sizes for a curve around its own."""
         return []
 
-    def on(self, domain: Domain) -> Self:
-        """Return the shift on the coordinates of a domain."""
+    def on(self, domain: Domain, schema: Schema | None = None) -> Self:
+        """Return the shift on the coordinates of a domain, whose features a schema names."""
+        return self
+
+    def resolved(self, x: FloatArray, schema: Schema | None, weights: FloatArray) -> Self:
+        """Return the shift of these individuals with weights (n,); those that name features need a schema."""
         return self
 
     # -- its search, where individuals move
@@ -237,6 +295,39 @@ class Shift(ABC):
     def ground_cost(self) -> Metric | None:
         """Return what moving an individual costs, after :meth:`on`; None where no individual moves."""
         return None
+
+    @property
+    def point_cost(self) -> Metric | None:
+        """Return what a checked point pays, never less than :attr:`ground_cost`."""
+        return self.ground_cost
+
+    @property
+    def distance_cost(self) -> Metric | None:
+        """Return the ground cost by which distances between populations are compared with :attr:`size`, which stands in
+        a file of its own; None where there is none."""
+        return None
+
+    def gauges(self, people: Population) -> list[Gauge]:
+        """Return the distances from audited people that a population of the shift keeps to."""
+        return []
+
+    @property
+    def ground_file(self) -> Metric | None:
+        """Return the ground cost that stands in a file of its own beside a record."""
+        return self.distance_cost
+
+    @property
+    def grouped_by(self) -> tuple[str, ...]:
+        """Return the features that tell groups apart."""
+        return ()
+
+    def groups(self, x: FloatArray, schema: Schema | None) -> NDArray[np.intp] | None:
+        """Return the groups (n,) of the individuals, where the shift tells them apart."""
+        return None
+
+    def dual(self, profiles: Profiles, weights: FloatArray, groups: NDArray[np.intp] | None = None) -> ShiftDual:
+        """Return the dual over the profiles, of individuals with weights (n,) in ``groups`` (n,)."""
+        raise self.unsupported("no individuals who move")
 
     def schedule(
         self, moving: Moving, upper: FloatArray, largest: float, tight: bool, tick: Callable[[int], None]
@@ -267,6 +358,11 @@ class Shift(ABC):
         """Return attained points, those around the individuals added."""
         raise self.unsupported("no individuals who move")
 
+    def steady(self, moving: Moving, certified: NDArray[np.bool_]) -> FloatArray:
+        """Return radii (n,) within which no one has a decision that can change, of individuals whose own is
+        ``certified`` (n,); 0 where nothing more is proved."""
+        return np.zeros(len(certified))
+
     # -- its section of the record
 
     @property
@@ -289,6 +385,10 @@ class Shift(ABC):
         if not isinstance(value, float):
             raise UnsupportedOperationError(f"A shift of kind '{self.kind}' has no '{name}': {self!r}.")
         return value
+
+    def __and__(self, other: Shift) -> Shift:
+        """Return the populations that are reweighted first and then moved, whatever the order written."""
+        return _COMPOSE[0](self, other)
 
     def fingerprint(self) -> str:
         """Return a text of everything that bounds depend on."""
@@ -313,6 +413,12 @@ class Shift(ABC):
     def place(self) -> str:
         """Return the words in front of the mean of one of its populations."""
         return "In the shift of the individuals a population's"
+
+    @property
+    def behind_words(self) -> str:
+        """Return "no population of the shift of the one behind these individuals"; "" where that is itself the only
+        one."""
+        return ""
 
     @property
     def mean_words(self) -> str:

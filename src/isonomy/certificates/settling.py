@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Finds, Judge
 from isonomy.bounds.kernel import prepared_for
-from isonomy.networks.graph import Activation
 from isonomy.parallel import one_thread
 from isonomy.search.branch import CURVED, FEW, LEAVES, Budget, Limits, Trees
 from isonomy_verify.branching import Leaves
 from isonomy_verify.decisions import Goals, contested
-from isonomy_verify.prepared import Prepared
+from isonomy_verify.enclosure import Prepared
 from isonomy_verify.sets import Regions, region_of
 from isonomy_verify.similar import filled
 from isonomy_verify.tiers import Enclosure, enclose_at
@@ -49,7 +48,7 @@ class GoalSearch(ABC):
 
     def __init__(self, bounds: Bounds, x: FloatArray, rows: Index, finds: Finds) -> None:
         self.bounds, self.rows, self.problem, self.head = bounds, rows, bounds.problem, bounds.head
-        self.judge = Judge(self.problem.network, self.head, self.problem.similarity, x[rows])
+        self.judge = Judge(bounds.network, self.head, self.problem.similarity, x[rows])
         self.finds = finds
         for part in _FIND_ARRAYS:
             getattr(self.judge, part)[:] = getattr(finds, part)[rows]
@@ -88,17 +87,17 @@ class GoalSearch(ABC):
             rows = np.arange(start, min(start + self.bounds.size, len(regions)))
             for tier in self.bounds.kernel.ladder:
                 piece = regions[rows]
-                goals = self.open_goals(piece, self.bounds.kernel.enclosed(piece, tier).over)
+                goals = self.open_goals(piece, self.bounds.kernel.over(piece, tier))
                 goals, rows = goals._replace(row=rows[goals.row]), rows[np.unique(goals.row)]
             left.append(goals)
         return Goals.joined(left)
 
     def _prepared(self, regions: Regions) -> Prepared:
         """Return the prepared network: for a ball that all regions share, where that has many dimensions."""
-        network = self.problem.network
+        network = self.bounds.network
         # Of balls in few dimensions boxes are cut, and then every region differs.
-        kinds = [node.op for node in network.graph.nodes if isinstance(node.op, Activation)]
-        straight = all(op.kind in ("relu", "leaky_relu", "prelu", "clip") for op in kinds)
+        kinds = [node.activation.kind for node in network.graph.nodes if node.activation is not None]
+        straight = all(kind in ("relu", "leaky_relu", "prelu", "clip") for kind in kinds)
         many = int((regions.sets.extent > 0).any(0).sum()) > (FEW if straight else CURVED)
         return prepared_for(network, regions.sets if many else None, self.bounds.float32_run, self.scores)
 

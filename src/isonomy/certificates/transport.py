@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from isonomy.arithmetic import FloatArray, parameter, power
-from isonomy.attacks import AttackBudget
-from isonomy.certificates.moving import Moving
-from isonomy.certificates.profiles import Schedule, make_schedule, most_passes, profiles
-from isonomy.certificates.protocol import Items, Shift
-from isonomy.certificates.worst_case import Points, search
+from isonomy.arithmetic import parameter
+from isonomy.certificates.displacement import Displacement
+from isonomy.certificates.indices import Gauge
+from isonomy.certificates.protocol import Shift
+from isonomy.certificates.reweighting import Reweighting
 from isonomy.errors import ParameterError, template
 from isonomy.given import number
-from isonomy.population import Domain
+from isonomy.population import Domain, Population, Schema
 from isonomy.similarity.files import metric_to_text
 from isonomy.similarity.ground import Ground, ground_metric
 from isonomy.similarity.lp import WeightedLp
 from isonomy.similarity.metric import Metric
-from isonomy_verify import dual as kernel
 from isonomy_verify import shifts
-from isonomy_verify.arithmetic import power_down, power_up
-from isonomy_verify.claims import Profiles
 
 
 @dataclass(frozen=True)
-class Transport(Shift):
+class Transport(Displacement):
     """Every population within Wasserstein distance ``gamma`` of the individuals.
 
     ``gamma`` is any number from 0 to infinity, which is any population of possible individuals; ``order`` any from 1 to
@@ -60,50 +53,20 @@ class Transport(Shift):
         return self.ground
 
     @property
-    def size(self) -> float:
+    def radius(self) -> float:
         """Return γ."""
         return self.gamma
 
     @property
-    def free(self) -> bool:
-        """Return whether no individual moves, or none further than γ."""
-        return kernel.plain(self.order, self.gamma)
-
-    @property
-    def budget(self) -> float:
-        """Return ``γ^p``."""
-        return power(self.gamma, self.order)
-
-    def bound_up(self, multiplier: float | None, mean: float) -> float:
-        """Return an upper bound of ``λ γ^p`` plus the mean."""
-        return self.kernel.bound(multiplier, mean)
-
-    def heights_up(self, cells: kernel.Cells, multiplier: float | None) -> FloatArray:
-        """Return the kernel's heights (n,), which depend on γ only where there is no multiplier."""
-        return kernel.heights(cells, self.order, self.gamma if multiplier is None else math.inf, multiplier)
-
-    def items(self, cells: kernel.Cells) -> Items:
-        """Return the cells with their least costs."""
-        return cells.owner, power_down(cells.near, self.order), cells.value
-
-    def attainable(self, owner: NDArray[np.intp], cost: FloatArray, value: FloatArray) -> tuple[Items, float]:
-        """Return the points within γ, or with the budget ``γ^p``."""
-        if self.free:
-            return (owner, np.where(cost <= self.gamma, 0.0, math.inf), value), math.inf
-        most = math.inf if self.gamma == math.inf else float(power_down(self.gamma, self.order))
-        with np.errstate(over="ignore"):
-            return (owner, power_up(cost, self.order), value), most
+    def exponent(self) -> float:
+        """Return the order."""
+        return self.order
 
     def resized(self, size: float) -> Self:
         """Return the shift with another γ."""
         return replace(self, gamma=size)
 
-    def sizes(self) -> list[float]:
-        """Return twenty-one γ from 0 to twice its own, or to 1."""
-        widest = 2 * self.gamma if 0 < self.gamma < math.inf else 1.0
-        return [widest * step / 20 for step in range(21)]
-
-    def on(self, domain: Domain) -> Self:
+    def on(self, domain: Domain, schema: Schema | None = None) -> Self:
         """Return the shift with its ground cost as a metric."""
         return replace(self, ground=ground_metric(self.ground, domain.width, domain.names))
 
@@ -112,34 +75,14 @@ class Transport(Shift):
         """Return the ground cost as a metric; None before :meth:`on`."""
         return self.ground if isinstance(self.ground, Metric) else None
 
-    def schedule(
-        self, moving: Moving, upper: FloatArray, largest: float, tight: bool, tick: Callable[[int], None]
-    ) -> Schedule:
-        """Return the ladder of radii around γ that a pilot group shows to be worth a pass."""
-        return make_schedule(moving, upper, self, largest, tight, tick)
+    @property
+    def distance_cost(self) -> Metric | None:
+        """Return the ground cost."""
+        return self.ground_cost
 
-    def passes(self, moving: Moving, tight: bool, rounds: int, schedule: Schedule) -> int:
-        """Return the most passes of an individual."""
-        return most_passes(moving, self, tight, rounds, schedule)
-
-    def profiles(
-        self,
-        moving: Moving,
-        upper: FloatArray,
-        largest: float,
-        tight: bool,
-        rounds: int,
-        schedule: Schedule,
-        tick: Callable[[int], None],
-    ) -> Profiles:
-        """Return profiles, tightest for radii around γ."""
-        return profiles(moving, upper, self, largest, tight, rounds, schedule, tick)
-
-    def search(
-        self, moving: Moving, points: Points, profiles: Profiles, budget: AttackBudget, tick: Callable[[int], None]
-    ) -> Points:
-        """Return points at radii about γ and larger ones."""
-        return search(moving, points, self, profiles, budget, tick)
+    def gauges(self, people: Population) -> list[Gauge]:
+        """Return the Wasserstein distance."""
+        return [Gauge("Wasserstein distance", self.metric, self.order, self.gamma)]
 
     @property
     def kernel(self) -> shifts.Transport:
@@ -158,11 +101,6 @@ class Transport(Shift):
         """Return γ, order and ground cost."""
         return {"gamma": self.gamma, "order": self.order, "ground": metric_to_text(self.metric)}
 
-    @property
-    def alone(self) -> bool:
-        """Return whether γ is 0."""
-        return self.gamma == 0
-
     def words(self, who: str) -> str:
         """Return "population within γ of the individuals"."""
         return f"population within {parameter(self.gamma)} of {who}"
@@ -171,6 +109,18 @@ class Transport(Shift):
     def place(self) -> str:
         """Return "within γ of the individuals a population's"."""
         return f"Within {self.gamma:g} of the individuals a population's"
+
+    @property
+    def afterwards(self) -> str:
+        """Return "then moving by at most γ"."""
+        how = "each" if math.isinf(self.order) else "on average" if self.order == 1 else "in the mean of that order"
+        far = f"{parameter(self.gamma)} in the Wasserstein distance of order {parameter(self.order)}"
+        return f"then moving: {how} by at most {far}"
+
+    @property
+    def behind_words(self) -> str:
+        """Return the populations within γ of the one behind the individuals."""
+        return "no population within γ of the one behind these individuals"
 
     @property
     def mean_words(self) -> str:
@@ -221,6 +171,21 @@ class Transport(Shift):
         return cls(section["gamma"], section["order"], ground)
 
 
+def checked_shifts(
+    shift: Any, gamma: float | None, order: float, ground: Ground
+) -> tuple[Shift, tuple[Reweighting, ...]]:
+    """Return the first of the given shifts, or the :class:`Transport` of the given numbers, and the others, in which no
+    individual moves; the one in which individuals move comes first."""
+    several = list(shift) if isinstance(shift, list | tuple) else [shift]
+    if not several:
+        raise ParameterError(template("shift", "at least one shift", shift))
+    moved = [each for each in several if not isinstance(each, Reweighting)]
+    if len(moved) > 1:
+        raise ParameterError(template("shift", "at most one shift in which individuals move", len(moved)))
+    first, *others = moved + [each for each in several if isinstance(each, Reweighting)]
+    return checked_shift(first, gamma, order, ground), tuple(others)
+
+
 def checked_shift(shift: Any, gamma: float | None, order: float, ground: Ground) -> Shift:
     """Return the given shift, or the :class:`Transport` of the given numbers."""
     if not isinstance(shift, Shift):
@@ -228,7 +193,7 @@ def checked_shift(shift: Any, gamma: float | None, order: float, ground: Ground)
             number(
                 "shift",
                 shift,
-                "a number >= 0, infinity, or a shift such as isonomy.Transport(0.1) or isonomy.Part(0.1)",
+                "a number >= 0, infinity, or shifts such as isonomy.Transport(0.1), isonomy.Part(0.1)",
             )
         elif isinstance(shift, bool) or not isinstance(shift, int | float) or shift != 0:
             raise ParameterError(template("shift", "left out where 'gamma' is given", shift))

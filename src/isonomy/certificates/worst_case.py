@@ -34,7 +34,7 @@ from isonomy_verify.arithmetic import mean_down
 from isonomy_verify.claims import Profiles
 
 if TYPE_CHECKING:
-    from isonomy.certificates.transport import Transport
+    from isonomy.certificates.displacement import Displacement
 
 IntArray = NDArray[np.int64]
 
@@ -72,13 +72,16 @@ class Points:
 
     def worst(self, problem: Problem, weights: FloatArray, shift: Shift) -> WorstCase:
         """Return the worst distribution: its atoms and their masses."""
-        masses = self.masses(weights, shift)
-        masses, total = shift.completed(masses, self.owner, weights)
-        return WorstCase(self[masses > 0], masses[masses > 0], total, shift, problem)
+        return self.population(self.masses(weights, shift), shift, problem)
+
+    def population(self, masses: FloatArray, shift: Shift, problem: Problem) -> WorstCase:
+        """Return the distribution with these masses (k,) on the points."""
+        some = masses > 0
+        return WorstCase(self[some], masses[some], math.fsum(masses.tolist()), shift, problem)
 
     def masses(self, weights: FloatArray, shift: Shift) -> FloatArray:
         """Return the mass on each point (k,) in the best use of the budget."""
-        return shift.masses(self.mixture(weights, shift), weights, len(self.owner))
+        return self.mixture(weights, shift).masses(weights, len(self.owner))
 
     def __getitem__(self, some: NDArray[Any] | slice) -> Points:
         return Points(*(getattr(self, part.name)[some] for part in fields(self)))
@@ -143,7 +146,7 @@ def zero_cost_points(x: FloatArray, lower: FloatArray, counterpart: FloatArray) 
 def search(
     moving: Moving,
     known: Points,
-    shift: Transport,
+    shift: Displacement,
     profile: Profiles,
     budget: AttackBudget,
     tick: Callable[[int], None] = lambda rows: None,
@@ -161,13 +164,13 @@ def search(
 
     def around(job: tuple[float, IntArray, int]) -> Points | None:
         radius, rows, turn = job
-        person = nearby(rows, moving.reach.resized(radius), replace(budget, seed=budget.seed + turn))
+        person = nearby(rows, moving.around.resized(radius), replace(budget, seed=budget.seed + turn))
         moved = np.flatnonzero((person != x[rows]).any(axis=1) & moving.problem.domain.contains(person))
         if not len(moved):
             return None
         rows, person = rows[moved], person[moved]
         finds = tier.attack(person, budget, tier.chunk(person))  # a find near its bound ends the search
-        cost = moving.ground.distance_upper(x[rows], person)
+        cost = moving.spent.distance_upper(x[rows], person)
         return Points(rows, person, finds.counterpart, cost, finds.lower)
 
     def searched(points: Points, jobs: Iterable[tuple[float, IntArray, int]]) -> Points:
@@ -180,11 +183,11 @@ def search(
         return Points(*(np.concatenate([getattr(some, p.name) for some in several]) for p in fields(Points))).best()
 
     radii = search_radii(shift, moving.diameter)
-    if not radii or math.isinf(shift.order):
+    if not radii or math.isinf(shift.exponent):
         return searched(known, [(radius, every_row, turn) for radius in radii for turn in (0, 1)])
     points = searched(known, [(radius, every_row, 0) for radius in radii[:NEAR]])
     weights = moving.weights if moving.weights.any() else np.ones(len(x))
-    now, ahead = (points.mixture(weights, shift.resized(size)) for size in (shift.gamma, 2 * shift.gamma))
+    now, ahead = (points.mixture(weights, shift.resized(size)) for size in (shift.radius, 2 * shift.radius))
     rise = ahead.value - now.value
     jobs = [(radius, _candidates_at(points, profile, shift, radius, rise), 1) for radius in radii[NEAR:]]
     way, unit = points.cost[np.stack([now.dear, ahead.dear])], radii[-1]
@@ -195,21 +198,21 @@ def search(
     return searched(points, jobs)
 
 
-def _candidates_at(points: Points, profile: Profiles, shift: Transport, radius: float, rise: float) -> IntArray:
+def _candidates_at(points: Points, profile: Profiles, shift: Displacement, radius: float, rise: float) -> IntArray:
     """Return the individuals whose bound within a radius allows a gain above the price of a quarter of the way to it,
     where ``rise`` is the gain of the best population when γ is doubled."""
     within = np.where(profile.radius >= radius, profile.value, profile.largest)
     promise = np.minimum.reduceat(within, profile.start[:-1]) - points.value[points.cost == 0]
-    return np.flatnonzero(promise > rise * power(radius / (4 * shift.gamma), shift.order))
+    return np.flatnonzero(promise > rise * power(radius / (4 * shift.radius), shift.exponent))
 
 
-def search_radii(shift: Transport, diameter: float) -> list[float]:
+def search_radii(shift: Displacement, diameter: float) -> list[float]:
     """Return radii about γ and larger ones: one individual may travel far while the others stay."""
     furthest = min(diameter, FURTHEST)
-    if shift.gamma == 0 or furthest == 0:
+    if shift.radius == 0 or furthest == 0:
         return []
-    if math.isinf(shift.order):
-        return [min(shift.gamma, furthest)]
-    if shift.gamma > furthest:
+    if math.isinf(shift.exponent):
+        return [min(shift.radius, furthest)]
+    if shift.radius > furthest:
         return [furthest * 2.0**k for k in (-3, -2, -1, 0)]
-    return [radius for k in (-1, 0, 1, 2, 3, 4, 6, 8) if (radius := shift.gamma * 2.0**k) <= furthest]
+    return [radius for k in (-1, 0, 1, 2, 3, 4, 6, 8) if (radius := shift.radius * 2.0**k) <= furthest]

@@ -47,7 +47,7 @@ def verify(
     facts = {name: value for name, value in vars(report).items() if name != "claims"}
     facts |= {
         "accepted": report.accepted,
-        "result": report.result,
+        "result": report.answer,
         "claims": [dict(zip(("claim", "status", "detail"), each, strict=True)) for each in report.claims],
     }
     return Answer(facts, _show(report), status[report.result])
@@ -68,7 +68,7 @@ def _show(report: Any) -> Iterator[Any]:
     for name, status, detail in report.claims:
         table.add_row(Text(name), status, Text(detail), style=colours.get(status))
     yield table
-    yield f"{report.result.capitalize()}."
+    yield f"{report.answer.capitalize()}."
 
 
 def _has_table(folder: Path) -> bool:

@@ -60,8 +60,8 @@ def explain(
 
     audited = file if file is not None and (file.is_dir() or file.suffix == ".json") else None
     people, problem, ids = _read_plan(given, file) if audited is None else _read_audit(given, audited)
-    if problem.network.remark:
-        remark(f"- {problem.network.remark}")
+    if problem.model.remark:
+        remark(f"- {problem.model.remark}")
     if name is not None and row is not None:
         raise ParameterError("'row' and 'id' both say who is meant: give one of them.")
     how = "the first one, as no --row was given" if row is None else "chosen with --row"
@@ -122,7 +122,7 @@ def _read_plan(given: Given, file: Path | None) -> tuple[Population, Problem, An
     assert inputs.people is not None
     people = inputs.people
     problem = Posed.of(
-        inputs.network, inputs.metric, plan.delta, people.domain, people.schema,
+        inputs.model, inputs.metric, plan.delta, people.domain, people.schema,
         favourable=plan.favourable or None, threshold=plan.threshold,
     )  # fmt: skip
     return people, problem, people.ids

@@ -24,6 +24,9 @@ def shift(
     given: Given,
     sample: Annotated[int, typer.Option(help="At most so many individuals of each are compared at a time.")] = 2000,
     confidence: Annotated[float, typer.Option(help="Of the lower bound.")] = 0.95,
+    certificate: Annotated[
+        str | None, typer.Option(help="A certificate of the first table: is it still about the second one?")
+    ] = None,
 ) -> Answer:
     """Measure the distance between two populations, and suggest a gamma where a shift is shown.
 
@@ -38,11 +41,18 @@ def shift(
     Where whole tables were compared (--sample), a gamma at or above their distance reaches the second table as it is,
     sampling noise included: a certificate for everybody of the first table with this gamma speaks about the second.
     Where samples were drawn it is what these are apart, and may fall short of the tables.
+
+    With --certificate the people of the second table are bounded, and the index of each notion that it speaks of is
+    measured: the stability index, the largest part that they can be, the share of groups that were not audited. It is
+    expired where the lower confidence bound exceeds what is certified, it holds where the upper one lies below, and
+    else that is not known. The exit status is 1 where it is expired.
     """
     from isonomy.auditing.inputs import read_ground, read_table
     from isonomy.shift import wasserstein
 
     plan = Plan.of({"data": one, **given})
+    if certificate is not None:
+        return _still_about(plan, other, certificate, confidence)
     tables, cost = [read_table(plan, source) for source in (one, other)], read_ground(plan.ground, None)
     distance = wasserstein(*tables, order=plan.order, ground=cost, sample=sample, confidence=confidence, seed=plan.seed)
     reaching = rounded_up(max(distance.estimate + 2 * distance.spread, distance.lower))
@@ -51,6 +61,26 @@ def shift(
     facts = {"one": one, "other": other, **asdict(distance), "shown": distance.shown, "reaches": distance.whole}
     facts |= {"suggested_gamma": reaching if distance.shown else None, "reaching_gamma": reaching, "floor_gamma": floor}
     return Answer(facts | {"sentences": sentences}, [str(distance), *sentences])
+
+
+def _still_about(plan: Plan, other: str, certificate: str, confidence: float) -> Answer:
+    """Measure the index of each notion of a certificate for the people of another table."""
+    from pathlib import Path
+
+    from isonomy.auditing.indices import measure
+    from isonomy.auditing.inputs import read_table
+    from isonomy.given import number
+    from isonomy.records import read
+
+    number("confidence", confidence, "a number between 0 and 1", 0.0, 1.0, strict=True)
+    record = read(Path(certificate))
+    people = read_table(plan, other, record.schema)
+    measured = measure(record, people, confidence, plan.seed)
+    states = {each.state for each in measured}
+    facts = {"certificate": certificate, "other": other, "individuals": len(people), "confidence": confidence}
+    listed = [asdict(each) | {"upper": None if math.isinf(each.upper) else each.upper} for each in measured]
+    lines = [f"{len(people):,} people of {other}, with confidence {confidence:g}:", *map(str, measured)]
+    return Answer(facts | {"indices": listed}, lines, 1 if "expired" in states else 0)
 
 
 def shifted(distance: Distance, suggested: float) -> list[str]:

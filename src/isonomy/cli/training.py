@@ -1,4 +1,4 @@
-"""``isonomy train``, ``frontier`` and ``repair``: networks that can be proved fair, from a table to ONNX files.
+"""``isonomy train``, ``frontier`` and ``repair``: models that can be proved fair, from a table to ONNX files.
 
 The question is that of ``isonomy audit``: the same options and files, with the same defaults. Every number about a
 network is that of an audit of its file, which is run here; a blind regression gives scores to compare with.
@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from isonomy.auditing.plan import Plan
+from isonomy.auditing.plan import USUAL, Plan
 from isonomy.cli.audit import File
 from isonomy.cli.console import Answer, StoppedError, json_text, remark
 from isonomy.errors import ParameterError, template
@@ -48,11 +48,12 @@ _REPORTED = (
 
 @dataclass(frozen=True)
 class Training:
-    """Options of training a network."""
+    """Options of training a model; all but the first are of networks."""
 
-    method: Literal["u-dif", "l-dif", "f-ibp", "sensr", "ftu", "sgd"] = _TRAINING(
-        "u-dif", "u-dif: fair under every shift within gamma; l-dif: under searched shifts; f-ibp: no shift; sensr; "
-        "ftu: protected columns are not read; sgd: plain.",
+    method: Literal["scorecard", "u-dif", "l-dif", "f-ibp", "sensr", "ftu", "sgd"] = _TRAINING(
+        "scorecard", "scorecard: points for each value, certified at --epsilon. Networks: u-dif: fair under every "
+        "shift within gamma; l-dif: under searched shifts; f-ibp: no shift; sensr; ftu: protected columns are not "
+        "read; sgd: plain.",
     )  # fmt: skip
     alpha: float = _TRAINING(1.0, "The weight of unfairness against error.")
     hidden: str = _TRAINING("256,256", "The widths of the hidden layers.")
@@ -70,23 +71,28 @@ def train(
     file: File = None,
     out: Annotated[Path, typer.Option(help="The ONNX file to write.")] = Path("model.onnx"),
 ) -> Answer:
-    """Train a network on the training rows of a table, with a bound on unfairness in its loss, and prove what it is.
+    """Fit a scorecard that is certified at epsilon, or train a network, on the training rows; prove what it is.
 
     Examples:
 
-    isonomy train audit.toml --out model.onnx
+    isonomy train audit.toml --epsilon 0.05 --out model.onnx
 
-    isonomy train --data people.csv --schema schema.toml --gamma 0.1 --out model.onnx
+    isonomy train --data people.csv --schema schema.toml --method u-dif --gamma 0.1 --out model.onnx
+
+    A scorecard reads nothing protected. Of plain regressions and sums of piecewise linear functions of the columns the
+    one of the lowest cross-validated loss is taken whose bound of training people is at most 0.85 epsilon; without
+    --epsilon the one of the lowest loss. What was chosen and the plain regression are compared; its points are
+    written to OUT.csv. A network is trained with a bound on unfairness in its loss, which needs isonomy[torch].
 
     The question is that of 'isonomy audit', with the same options, file and defaults. The training rows are those that
-    the schema's split column names, else about 70 % by a fixed hash of their place; a fifth of them is set aside, and
-    the weights that do best on it are kept. The other rows are audited, unless --split says otherwise: 'isonomy audit'
-    with --split test gives the same numbers. Similar are the counterparts of the schema, unless --metric names another
-    metric. Beside the network's scores stand those of a logistic regression that reads nothing protected. All of this
-    is written to OUT.json, too.
+    the schema's split column names, else about 70 % by a fixed hash of their place; of a network's a fifth is set
+    aside, and the weights that do best on it are kept. The other rows are audited, unless --split says otherwise:
+    'isonomy audit' with --split test gives the same numbers. Similar are the counterparts of the schema, unless
+    --metric names another metric. Beside the model's scores stand those of a logistic regression that reads nothing
+    protected. All of this is written to OUT.json, too.
 
-    Ctrl-C keeps the last epoch; the same command goes on from it. The exit status is 3 when the network has collapsed
-    (it gives everybody one class, or is no better than that), or is not certified at --epsilon.
+    Ctrl-C keeps the last epoch of a network; the same command goes on from it. The exit status is 3 when the model has
+    collapsed (it gives everybody one class, or is no better than that), or is not certified at --epsilon.
     """
     from isonomy import fairness
     from isonomy.training import FairClassifier, FairRegressor
@@ -96,7 +102,8 @@ def train(
     how = Training(**training)
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     kind: Any = FairRegressor if people.schema.label is not None and people.schema.label.regression else FairClassifier
-    model = kind(**_estimator(plan, people, how), alpha=how.alpha, checkpoint=checkpoint)
+    scorecard = how.method == "scorecard"
+    model = kind(**_estimator(plan, people, how), alpha=how.alpha, checkpoint=checkpoint, epsilon=plan.epsilon)
     try:
         with _working("Training") as bar:
             model.fit(people.train, on_epoch=lambda record: _epoch(bar, record))
@@ -112,12 +119,19 @@ def train(
     failed = bool(collapsed) or findings.verdict not in (None, "certified")
     facts: dict[str, Any] = {
         "model": str(out), "collapsed": bool(collapsed), "reason": collapsed and f"{out} {collapsed}",
-        "history": model.history_, "kept": model.kept_, **_reported(findings), "blind": blind,
-        "audit": findings.command,
+        **(_choice_facts(model) if scorecard else {"history": model.history_, "kept": model.kept_}),
+        **_reported(findings), "blind": blind, "audit": findings.command,
     }  # fmt: skip
-    advice = "It would be fair because it decides nothing: train with a smaller alpha, or more epochs."
+    advice = "a larger epsilon" if scorecard else "a smaller alpha, or more epochs"
+    advice = f"It would be fair because it decides nothing: train with {advice}."
+    if scorecard:
+        card = out.with_name(f"{out.name}.csv")
+        model.scorecard_.to_csv(card)
+        first = [_choice_table(model), model.choice_.sentence, f"The points of every value: {card}."]
+    else:
+        first = [f"Epoch {model.kept_['epoch']:.0f} of {len(model.history_)} is kept: {_epoch_words(model.kept_)}."]
     lines: list[Any] = [
-        f"Epoch {model.kept_['epoch']:.0f} of {len(model.history_)} is kept: {_epoch_words(model.kept_)}.",
+        *first,
         _table([(out.name, findings)], blind),
         f"Audited: {findings.people.selection.words()}.",
         f"Written: {out} and {_write_facts(out, facts)}.",
@@ -125,6 +139,28 @@ def train(
         *([f"Verdict at epsilon {plan.epsilon:g}: {findings.verdict}."] if plan.epsilon is not None else []),
     ]
     return Answer(facts, lines, 3 if failed else 0)
+
+
+def _choice_facts(model: Any) -> dict[str, Any]:
+    """Return the choice of a scorecard: its row, the regression's and the comparison of both."""
+    choice = model.choice_
+    rows = {
+        name: {key: None if value != value else value for key, value in choice.table.loc[row].items()}
+        for name, row in (("chosen", choice.chosen), ("regression", choice.regression))
+    }
+    compared = {"difference": choice.difference, "error": choice.error, "beats": choice.beats}
+    return {**rows, **compared, "sentence": choice.sentence, "choice_reached": choice.reached}
+
+
+def _choice_table(model: Any) -> Table:
+    """Return what was chosen and the plain regression side by side, of training people."""
+    from rich.table import Table
+
+    (title, chosen), (other, regression) = model.choice_.rows()
+    table = Table("training people", title, other)
+    for name in chosen:
+        table.add_row(name, chosen[name], regression[name])
+    return table
 
 
 def _epoch(bar: Bar, record: dict[str, float]) -> None:
@@ -171,7 +207,8 @@ def frontier(
 
     plan, people = _read(Plan.of(given, file))
     weights = _numbers("alphas", alphas, float)
-    model = FairClassifier(**_estimator(plan, people, Training(**training)))
+    how = Training(**{**training, "method": "u-dif" if training["method"] == "scorecard" else training["method"]})
+    model = FairClassifier(**_estimator(plan, people, how))
     audits: list[Findings] = []
 
     def measure(one: FairClassifier, judged: Any) -> float:
@@ -212,11 +249,13 @@ def frontier(
 def repair(
     given: Given,
     file: File = None,
-    out: Annotated[Path, typer.Option(help="The ONNX file to write.")] = Path("repaired.onnx"),
+    out: Annotated[
+        Path | None, typer.Option(help="The ONNX file to write, or JSON of trees. Default: repaired.onnx or .json.")
+    ] = None,
     rounds: Annotated[int, typer.Option(help="How often unfairness may be weighed more.")] = 8,
     epochs: Annotated[int, typer.Option(help="Passes over the table in each round.")] = 3,
 ) -> Answer:
-    """Change a network as little as possible until it is certified at epsilon.
+    """Change a network as little as possible until it is certified at epsilon, or average a tree ensemble.
 
     Examples:
 
@@ -229,12 +268,14 @@ def repair(
     rows; no labels are needed. Where there are labels, scores before and after stand beside those of a logistic
     regression that reads nothing protected. All of this is written to OUT.json, too. Exit status: 0 certified, 3 not,
     also where only networks are certified that have collapsed: that give everybody one class, or are no better.
+
+    A tree ensemble is averaged over what its protected features and proxies can be, and written as a model of its own
+    that every command reads, and as a file of XGBoost or LightGBM where it comes from one; beside it stands what
+    another cut-off would change. In Python isonomy.repair has it fitted again by its library, too.
     """
     from isonomy.auditing.inputs import part_of, read_inputs, read_table
     from isonomy.certificates import Transport
-    from isonomy.training import FineTuning
-    from isonomy.training import repair as repair_network
-    from isonomy.training.perceptron import write_onnx
+    from isonomy.repairing import takes_trees
 
     plan = _in_memory(Plan.of(given, file))
     if plan.held_out:  # no longer, once they are learned from
@@ -245,16 +286,24 @@ def repair(
         raise ParameterError(
             "'epsilon' must be given, by --epsilon or in the file: the mean violation to reach, such as 0.05."
         )
+    inputs = read_inputs(plan)
+    if inputs.model.remark:
+        remark(f"- {inputs.model.remark}")
+    if takes_trees(inputs.model):
+        return _average(plan, inputs, Path("repaired.json") if out is None else out)
+    from isonomy.training import FineTuning
+    from isonomy.training import repair as repair_network
+    from isonomy.training.onnx_file import write_onnx
+
+    out = Path("repaired.onnx") if out is None else out
     _check_network_file(out)
-    inputs, people = read_inputs(plan), read_table(plan, plan.data)
-    if inputs.network.remark:
-        remark(f"- {inputs.network.remark}")
+    people, network = read_table(plan, plan.data), cast(Any, inputs.model)  # what is no network is refused
     with _working("Proving") as bar:
         before = _run_audit(plan, bar, inputs)
         bar.stage("Repairing")
         result = repair_network(
-            inputs.network, people, plan.epsilon, metric=inputs.metric, delta=plan.delta,
-            shift=Transport(plan.gamma, plan.order, inputs.ground), tier=plan.tier, judged_on=inputs.people,
+            network, people, plan.epsilon, metric=inputs.metric, delta=plan.delta,
+            shift=Transport(plan.gamma or 0.0, plan.order, inputs.ground), tier=plan.tier, judged_on=inputs.people,
             tuning=FineTuning(rounds, epochs, random_state=plan.seed), progress=bar,
         )  # fmt: skip
         write_onnx(result.network, out)
@@ -286,6 +335,52 @@ def repair(
     return Answer(facts, lines, 0 if reached else 3)
 
 
+def _average(plan: Plan, inputs: Inputs, out: Path) -> Answer:
+    """Average a tree ensemble, audit what was written, and say what another cut-off would change."""
+    from isonomy.auditing.inputs import read_table
+    from isonomy.certificates import Transport
+    from isonomy.errors import FileError
+    from isonomy.repairing import repair as repair_trees
+
+    if out.suffix.lower() != ".json":
+        raise ParameterError(template("out", "a JSON file to write, such as repaired.json", str(out)))
+    _check_writable(out)
+    with _working("Proving") as bar:
+        before = _run_audit(plan, bar, inputs)
+        bar.stage("Repairing")
+        result = repair_trees(
+            str(plan.model) if plan.trees is None else inputs.model, read_table(plan, plan.data), plan.epsilon,
+            metric=inputs.metric, delta=plan.delta, shift=Transport(plan.gamma or 0.0, plan.order, inputs.ground),
+            judged_on=inputs.people, progress=bar,
+        )  # fmt: skip
+        way = next((each for each in result if each.name == "averaged"), None)
+        if way is None:
+            raise ParameterError(
+                "There is nothing to average over: name a protected feature, or a proxy, in the schema."
+            )
+        way.save(out)
+        written, original = [str(out)], out.with_name(f"{out.stem}.original{Path(str(plan.model)).suffix}")
+        with suppress(FileError):
+            way.save_original(original)
+            written.append(f"{original} for its own library")
+        bar.stage("Proving")
+        after = _run_audit(replace(plan, model=str(out), trees=None), bar)
+    reached = after.verdict == "certified"
+    table = result.frame()
+    facts: dict[str, Any] = {
+        "model": str(out), "reached": reached, "epsilon": plan.epsilon, "before": _reported(before),
+        "after": _reported(after), "ways": table.astype(object).where(table.notna(), None).to_dict("index"),
+        "audit": after.command,
+    }  # fmt: skip
+    lines: list[Any] = [
+        *str(result).splitlines(),
+        f"Epsilon {plan.epsilon:g}: {'reached' if reached else 'not reached'} by the average.",
+        f"Written: {', '.join(written)}, and {_write_facts(out, facts)}.",
+        f"The whole audit: {after.command}",
+    ]
+    return Answer(facts, lines, 0 if reached else 3)
+
+
 # -- the audit's question -------------------------------------------------------------------------------------------
 
 
@@ -293,7 +388,15 @@ def _in_memory(plan: Plan) -> Plan:
     """Return the plan of an audit with all people in memory, which measures no distances."""
     if plan.part is not None:
         raise ParameterError(template("part", "left out: networks are trained for a shift, gamma", plan.part))
-    return replace(plan, engine=None, scheduler=None, chunk=None, against=())
+    return replace(
+        plan,
+        gamma=USUAL if plan.gamma is None else plan.gamma,
+        shift=(),
+        engine=None,
+        scheduler=None,
+        chunk=None,
+        against=(),
+    )
 
 
 def _read(plan: Plan) -> tuple[Plan, Population]:
@@ -315,10 +418,8 @@ def _audit_written(plan: Plan, model: Path, head: str, bar: Bar | None = None) -
 
 def _run_audit(plan: Plan, bar: Bar | None, inputs: Inputs | None = None) -> Findings:
     from isonomy.auditing import run
-    from isonomy.certificates.consistency import counterexamples_saved_in
 
-    with counterexamples_saved_in(None if plan.redact else ""):  # the file of a contradiction holds a person's row
-        return run(plan, bar, inputs=inputs)
+    return run(plan, bar, inputs=inputs)
 
 
 def _reported(findings: Findings) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from isonomy.errors import DataError, NetworkError, ParameterError, template
-from isonomy.networks.network import Network
+from isonomy.model import Model
 from isonomy.population import Population
 from isonomy.population.feature import Label
 from isonomy.population.outcome import decided, favourable_places, outcome_of
@@ -29,11 +29,11 @@ SCORES = {
 
 
 def decide(
-    given: Network | npt.ArrayLike, people: Population, threshold: float | None, favourable: str | Sequence[str] | None
+    given: Model | npt.ArrayLike, people: Population, threshold: float | None, favourable: str | Sequence[str] | None
 ) -> tuple[BoolArray, BoolArray | None, Label]:
     """Return selection (n,), favourable outcome (n,) or None without labels, and the label that is decided."""
     label, right = people.schema.label, f"a Network, or predictions of {len(people)} individuals"
-    if isinstance(given, Network):
+    if isinstance(given, Model):
         predictions, regression = _predict(given, people), given.head == "regression"
         if label is not None and label.regression != regression:
             kind, other = ("numbers", "classes") if regression else ("classes", "numbers")
@@ -50,7 +50,7 @@ def decide(
     if predictions.dtype.kind == "f" and not np.isfinite(predictions).all():
         row = int(np.flatnonzero(~np.isfinite(predictions.reshape(len(people), -1)).all(axis=1))[0])
         raise DataError(f"Row {row}: the prediction is not finite.")
-    if isinstance(given, Network):
+    if isinstance(given, Model):
         outcome = resolve_outcome(given, people.schema, favourable, threshold)
     else:
         outcome = outcome_of(label, _class_count(predictions, label, regression), favourable, threshold)
@@ -71,7 +71,7 @@ def decide(
     return selected, np.isin(actual, good), outcome
 
 
-def scores(network: Network, people: Population, outcome: Label | None = None) -> dict[str, float]:
+def scores(model: Model, people: Population, outcome: Label | None = None) -> dict[str, float]:
     """Return weighted scores of predictions against outcomes: of ``outcome``, by default the schema's label.
 
     - ``accuracy``: the share of people whose decision (:func:`isonomy.population.outcome.decided`) is their outcome; of
@@ -83,13 +83,13 @@ def scores(network: Network, people: Population, outcome: Label | None = None) -
       at 1e-15; independent sigmoids have none.
     - ``mean_absolute_error`` and ``r2`` (outcomes that differ) of a regression.
 
-    Empty where outcomes are not known, or are not what the network gives.
+    Empty where outcomes are not known, or are not what the model gives.
     """
     label, weights, y = outcome or people.schema.label, people.weights, people.y
-    regression = network.head == "regression"
+    regression = model.head == "regression"
     if y is None or label is None or label.regression != regression or not weights.sum() > 0:
         return {}
-    given = _predict(network, people)
+    given = _predict(model, people)
     if given.shape[1] != (len(label.classes) or 1):
         return {}
     weights = weights / weights.max()  # sums of the largest ones must be finite
@@ -106,7 +106,7 @@ def scores(network: Network, people: Population, outcome: Label | None = None) -
     scored = {"accuracy": accuracy, "balanced_accuracy": balanced, "classes": len(np.unique(decision))}
     if given.shape[1] == 2 and len(np.unique(y[weights > 0])) == 2:
         scored["auc"] = auc(given[:, 1], y == 1, weights)
-    if network.head == "softmax" or network.classes == 1:
+    if model.exclusive:
         own = np.clip(given[np.arange(len(y)), y.astype(np.int64)], 1e-15, 1 - 1e-15)
         scored["log_loss"] = float(np.average(-np.log(own), weights=weights))
     return scored
@@ -126,17 +126,12 @@ def auc(score: npt.NDArray[np.float64], positive: BoolArray, weights: npt.NDArra
     return float(above @ (np.cumsum(below) - below / 2) / (above.sum() * below.sum()))
 
 
-def _predict(network: Network, people: Population) -> npt.NDArray[np.float64]:
-    """Return the network's outputs (n, k); features that the model does not see are dropped in front of it."""
-    seen = people.schema.seen_coordinates
-    if network.input_width == people.schema.width:
-        return network(people.x)
-    if network.input_width == int(seen.sum()):
-        return network(people.x[:, seen])
-    raise NetworkError(
-        f"'{network.name}' reads {network.input_width} numbers, but the schema '{people.schema.name}' has "
-        f"{people.schema.width} coordinates of which the model sees {int(seen.sum())}."
-    )
+def _predict(model: Model, people: Population) -> npt.NDArray[np.float64]:
+    """Return the model's outputs (n, k); features that it does not see are dropped in front of it."""
+    whole = model.on(people.schema)
+    if whole.input_width != people.schema.width:
+        raise whole.of_other_width(people.schema)
+    return whole(people.x)
 
 
 def _as_column(given: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -33,7 +33,7 @@ from isonomy.fairness.decisions import decide
 from isonomy.fairness.groups import Bins, make_groupings
 from isonomy.fairness.rates import Kinds, group_rows, measure, summary_rows
 from isonomy.given import instance, number, whole
-from isonomy.networks.network import Network
+from isonomy.model import Model
 from isonomy.population import Population
 
 
@@ -107,7 +107,7 @@ class GroupFairness:
 
 
 def group_fairness(
-    model: Network | npt.ArrayLike,
+    model: Model | npt.ArrayLike,
     people: Population,
     *,
     threshold: float | None = None,

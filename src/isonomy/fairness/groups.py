@@ -119,9 +119,10 @@ def feature_groups(
         code = np.rint(block[:, 0] * feature.unit + feature.origin - feature.low).astype(np.int64)
     else:
         cuts, note = _edges(feature, edges)
-        names = [f"{feature.name} below {cuts[0]:g}"]
-        names += [f"{feature.name} {low:g} to below {high:g}" for low, high in pairwise(cuts)]
-        names += [f"{feature.name} {cuts[-1]:g} and above"]
+        ends = [math.ceil(cut) for cut in cuts] if feature.kind == "integer" else cuts  # below 33.5 is below 34
+        names = [f"{feature.name} below {ends[0]:g}"]
+        names += [f"{feature.name} {low:g} to below {high:g}" for low, high in pairwise(ends)]
+        names += [f"{feature.name} {ends[-1]:g} and above"]
         # Compared as coordinates, by the expression that encoded the table: an individual at an edge is not below it.
         code = np.searchsorted([feature.coordinate(cut) for cut in cuts], block[:, 0], side="right")
     if feature.flagged:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaincinv
@@ -297,11 +297,12 @@ def summary_rows(measured: Measured, confidence: float, smallest: int) -> list[d
     for metric, names in (*gaps, ("if_parity", ("violation",))):
         if all(name in measured.rates for name in names):
             row = _metric_row(measured, metric, names, confidence, smallest)
-            verdict, reason = "", ""
+            verdict, reason, large = "", "", _Large()
             if metric == "demographic_parity_ratio":
-                verdict, reason = _four_fifths(measured, confidence, smallest)
+                verdict, reason, large = _four_fifths(measured, confidence, smallest)
             notes = "; ".join(filter(None, (*row.pop("notes"), reason)))
-            rows.append(row | {"four_fifths": verdict, "note": notes})
+            among = {f"large_{name}": value for name, value in large._asdict().items()}
+            rows.append(row | among | {"four_fifths": verdict, "note": notes})
     return rows
 
 
@@ -346,21 +347,35 @@ def _metric_row(
     }  # fmt: skip
 
 
-def _four_fifths(measured: Measured, confidence: float, smallest: int) -> tuple[str, str]:
-    """Return the verdict on the selection-rate ratio, and why it is not clear."""
+class _Large(NamedTuple):
+    """The ratio among groups that are large enough, its interval, and the groups that it compares."""
+
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    lowest: str = ""
+    highest: str = ""
+
+
+def _four_fifths(measured: Measured, confidence: float, smallest: int) -> tuple[str, str, _Large]:
+    """Return the verdict on the selection-rate ratio, why it is not clear, and the ratio of the large groups."""
     rates, small = measured.rates["selection_rate"], measured.small(smallest)
+    counted = np.flatnonzero(rates.defined & ~small)
     large = rates.of(rates.defined & ~small)
     if len(large.value) < 2:
-        return "undecided", "fewer than two groups are large enough for the four-fifths rule"
+        return "undecided", "fewer than two groups are large enough for the four-fifths rule", _Large()
     low, high, resolved = smallest_ratio([large], confidence)
-    if not resolved or large.value.max() == 0:
-        return "undecided", ""
+    most = float(large.value.max())
+    ends = (measured.grouping.names[counted[int(end)]] for end in (np.argmin(large.value), np.argmax(large.value)))
+    among = _Large(float(large.value.min()) / most, low, high, *ends) if most > 0 else _Large()
+    if not resolved or most == 0:
+        return "undecided", "", among
     # A ratio over some of the groups is at least the ratio over all: failing there is failing.
     if high < FOUR_FIFTHS:
-        return "fail", ""
+        return "fail", "", among
     if low >= FOUR_FIFTHS and (small.any() or not rates.defined.all()):
-        return "undecided", "the large groups pass the four-fifths rule, others are too small to tell"
-    return ("pass" if low >= FOUR_FIFTHS else "undecided"), ""
+        return "undecided", "the large groups pass the four-fifths rule, others are too small to tell", among
+    return ("pass" if low >= FOUR_FIFTHS else "undecided"), "", among
 
 
 def _mean_violation(

@@ -24,20 +24,18 @@ from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.given import choice
 from isonomy.networks.graph import (
     Activation,
-    Add,
-    Affine,
-    Concat,
     Constant,
     Graph,
     Head,
     HeadChoice,
-    Input,
     Node,
-    Operation,
-    Select,
+    activation,
+    affine,
+    diagonal,
     numbers,
+    numbers_of,
 )
-from isonomy.networks.limits import AT_ONCE, reserve
+from isonomy.networks.limits import AT_ONCE, Allowance
 from isonomy.networks.preprocessing import Table, affine_of, required_values
 from isonomy_verify.arithmetic import TINY, gamma
 
@@ -57,14 +55,6 @@ class Value:
         return int(np.prod(self.shape, dtype=np.int64))
 
 
-@dataclass(frozen=True)
-class Unfinished:
-    """Supported only as part of something larger: see :data:`PURPOSE`."""
-
-    kind: str
-    parameter: float = 0.0
-
-
 @dataclass(frozen=True, eq=False)
 class ReadModel:
     """What a reader gives: the graph up to its raw outputs, their meaning, and what a file calls their classes."""
@@ -75,38 +65,43 @@ class ReadModel:
     named: tuple[str, ...] = ()
 
 
-PURPOSE = {
+UNFINISHED = {
     "softmax": "as the last operation",
     "log_softmax": "as the last operation",
     "square": "within a GELU",
     "cube": "within a GELU",
     "comparison": "within a softplus that is linear beyond a threshold",
 }
+"""Kinds of nodes that are supported only as part of something larger. The bias of a comparison is its threshold."""
 
 Operand = Value | Constant | float
+_SIGMOID = Activation("sigmoid")
 
 
 class Builder:
     """Collects the nodes of a graph. ``at`` is the name of the original node that is being read."""
 
-    def __init__(self, shape: Sequence[int], batch: int = BATCH, name: str = "input") -> None:
-        self.batch, self.at = batch, name
+    def __init__(
+        self, shape: Sequence[int], batch: int = BATCH, name: str = "input", allowance: Allowance | None = None
+    ) -> None:
+        self.batch, self.at, self.allowance = batch, name, allowance or Allowance()
         self.ending = "raw"  # what :meth:`finish` took off: also softmax, log_softmax, sigmoid, both
         self._limit(int(np.prod(list(shape), dtype=object)), 2**7)
-        self.nodes: list[tuple[Operation | Unfinished, tuple[int, ...], str]] = []
         self.input = Value(0, tuple(shape))
-        self._emit(Input(self.input.width))
+        self.nodes, self.names = [Node("input", width=self.input.width)], [name]
 
     # -- what readers call
 
-    def affine(self, value: Value, op: Affine, shape: Sequence[int] | None = None) -> Value:
-        """Apply an affine map to the flattened features."""
-        return Value(self._emit(op, value.node), value.shape if shape is None else tuple(shape))
+    def apply(self, node: Node, value: Value, *others: Value, shape: Sequence[int] | None = None) -> Value:
+        """Add a node that reads the flattened features of tensors; of ``shape``, or of that of the first."""
+        self.nodes.append(node._replace(inputs=(value.node, *(each.node for each in others))))
+        self.names.append(self.at)
+        return Value(len(self.nodes) - 1, value.shape if shape is None else tuple(shape))
 
-    def diagonal(self, value: Value, scale: FloatArray, bias: FloatArray | None = None, **slacks: Any) -> Value:
-        """Return ``scale * value + bias``, element by element, with the slacks of :meth:`Affine.diagonal`."""
+    def diagonal(self, value: Value, scale: FloatArray, bias: FloatArray | None = None, **errors: Any) -> Value:
+        """Return ``scale * value + bias``, element by element, with the errors of :func:`~graph.diagonal`."""
         self._limit(value.width, value.width)
-        return self.affine(value, Affine.diagonal(scale, bias, **slacks))
+        return self.apply(diagonal(scale, bias, **errors), value)
 
     def activation(self, value: Value, kind: str, *parameters: float) -> Value:
         """Apply an elementwise function; special cases get their simplest name."""
@@ -119,16 +114,12 @@ class Builder:
                 return self.activation(value, "relu")
             case ("prelu", *_) if len(set(parameters)) == 1:
                 return self.activation(value, "leaky_relu", parameters[0])
-        return Value(self._emit(Activation(kind, tuple(map(float, parameters))), value.node), value.shape)
-
-    def unfinished(self, value: Value, kind: str, parameter: float = 0.0) -> Value:
-        """Add a part of a pattern that :mod:`isonomy.networks.operations` or :meth:`finish` completes."""
-        return Value(self._emit(Unfinished(kind, parameter), value.node), value.shape)
+        return self.apply(Node("activation", activation=activation(kind, parameters)), value)
 
     def with_error(self, value: Value, error: float) -> Value:
         """Return a tensor that stands for another one, at most ``error`` away from it."""
         slack = np.full(value.width, error)
-        return self.diagonal(value, np.ones_like(slack), bias_slack=slack, roundings=0)
+        return self.diagonal(value, np.ones_like(slack), bias_error=slack, roundings=0)
 
     def positions(self, value: Any) -> npt.NDArray[np.int64]:
         """Return the position of each entry of a small table of individuals, in the shape that the framework sees."""
@@ -155,13 +146,14 @@ class Builder:
             return Table(tuple(value.columns[i] for i in index), shape)
         if index == tuple(range(value.width)):
             return replace(value, shape=shape)
-        return Value(self._emit(Select(index), value.node), shape)
+        return self.apply(Node("select", columns=index), value, shape=shape)
 
     def numeric(self, operand: Any) -> Any:
         """Return the numbers of a table of cells as an affine map of the coordinates; other operands as they are."""
         if not isinstance(operand, Table):
             return operand
-        return self.affine(self.input, affine_of(required_values(operand.columns), self.input.width), operand.shape)
+        map_of = affine_of(required_values(operand.columns), self.input.width, self.allowance)
+        return self.apply(map_of, self.input, shape=operand.shape)
 
     def linear(self, value: Value, function: Callable[[FloatArray], Constant], bias: Constant | None = None) -> Value:
         """Apply a linear function of each individual, known by its values at the unit vectors, and add a bias."""
@@ -173,7 +165,7 @@ class Builder:
         shape = image.shape[1:]
         if image.shape[0] != value.width or not image.size:
             raise NetworkError("the operation mixes individuals; each row of the table must be treated alike.")
-        result = self.affine(value, Affine.of(image.reshape(value.width, -1).T), shape)
+        result = self.apply(affine(image.reshape(value.width, -1).T), value, shape=shape)
         return result if bias is None else self.add(result, bias)
 
     def matmul(self, value: Value, matrix: Constant, bias: Constant | None = None) -> Value:
@@ -185,7 +177,7 @@ class Builder:
         if len(value.shape) > 1 or factor.ndim == 1:
             return self.linear(value, lambda rows: rows @ factor, bias)
         self._limit(*factor.shape)
-        result = self.affine(value, Affine.of(factor.T), (factor.shape[1],))
+        result = self.apply(affine(factor.T), value, shape=(factor.shape[1],))
         return result if bias is None else self.add(result, bias)
 
     @np.errstate(all="ignore")  # what overflows is refused as a weight
@@ -195,7 +187,7 @@ class Builder:
         """Normalise a batch by stored statistics, ``(x - mean) / sqrt(variance + epsilon) * scale + bias``.
 
         **Soundness.** A sum of non-negative numbers, a root, a quotient and a product: below gamma(5); a run
-        may subtract the mean first or last, so ``magnitude_bias`` holds ``|scale mean| + |bias|``.
+        may subtract the mean first or last, so ``bias_size`` holds ``|scale mean| + |bias|``.
         """
         if any(isinstance(each, Value) for each in (mean, variance, scale, bias)):
             raise UnsupportedOperationError("the statistics must be constants.")
@@ -216,9 +208,9 @@ class Builder:
             value,
             factor,
             offset,
-            weight_slack=gamma(8) * np.abs(factor) + 4 * TINY,
-            bias_slack=gamma(12) * reach + 4 * TINY,
-            magnitude_bias=reach,
+            weight_error=gamma(8) * np.abs(factor) + 4 * TINY,
+            bias_error=gamma(12) * reach + 4 * TINY,
+            bias_size=reach,
             roundings=12,
         )
 
@@ -226,14 +218,17 @@ class Builder:
         """Return the sum, with broadcasting."""
         if isinstance(left, Value) and isinstance(right, Value):
             left, right = self.aligned(left, right)
-            return Value(self._emit(Add(), left.node, right.node), left.shape)
+            return self.apply(Node("add"), left, right)
         value, row = self._with_row(left, right)
         if not row.any():
             return value
-        op, read, _ = self.nodes[value.node]
-        if isinstance(op, Affine) and op.magnitude_bias is None and not (op.bias.any() or op.bias_slack.any()):
-            # A product followed by its bias is one layer, whose roundings already count this addition.
-            return self.affine(Value(read[0], value.shape), replace(op, bias=row))
+        node = self.nodes[value.node]
+        if node.kind == "affine" and node.bias_size is None:
+            weight, bias, weight_error, bias_error = numbers_of(node)
+            if not (bias.any() or bias_error.any()):
+                # A product followed by its bias is one layer, whose roundings already count this addition.
+                layer = affine(weight, row, weight_error=weight_error, size=node.size, roundings=node.roundings)
+                return self.apply(layer, Value(node.inputs[0], value.shape))
         return self.diagonal(value, np.ones_like(row), row)
 
     def aligned(self, left: Value, right: Value) -> tuple[Value, Value]:
@@ -270,7 +265,7 @@ class Builder:
         inverse = 1.0 / row
         exact = (np.abs(np.frexp(row)[0]) == 0.5) & (np.abs(inverse) > TINY)
         slack = np.where(exact, 0.0, gamma(2) * np.abs(inverse) + TINY)
-        return self.diagonal(value, inverse, weight_slack=slack)
+        return self.diagonal(value, inverse, weight_error=slack)
 
     def row(self, value: Value, constant: Any) -> FloatArray:
         """Return the entries (width,) of a constant that is broadcast to the features of a tensor."""
@@ -287,9 +282,11 @@ class Builder:
             joined: Any = Table(columns, (len(columns),))
         else:
             parts = [self.numeric(each) if isinstance(each, Value | Table) else self.constant(each) for each in parts]
-            node = parts[0].node if len(parts) == 1 else self._emit(Concat(), *(each.node for each in parts))
-            joined = Value(node, (sum(each.width for each in parts),))
-        reserve(6 * joined.width, "what is joined")  # its places are numbers of Python
+            shape = (sum(each.width for each in parts),)
+            joined = (
+                replace(parts[0], shape=shape) if len(parts) == 1 else self.apply(Node("concat"), *parts, shape=shape)
+            )
+        self.allowance.reserve(6 * joined.width, "what is joined")  # its places are numbers of Python
         split = np.split(self.positions(joined), np.cumsum([each.width for each in parts])[:-1], axis=1)
         places = [part.reshape(self.batch, *each.shape) for part, each in zip(split, parts, strict=True)]
         try:
@@ -305,19 +302,18 @@ class Builder:
             raise NetworkError(f"a constant of shape {list(table.shape)} cannot be joined to individuals.")
         row = self._row(table, (self.batch, *table.shape[1:]))
         self._limit(len(row), self.input.width)
-        weight = np.zeros((len(row), self.input.width))
-        op = Affine.of(weight, row, roundings=0)
-        return self.affine(self.input, op, table.shape[1:])
+        node = affine(np.zeros((len(row), self.input.width)), row, roundings=0)
+        return self.apply(node, self.input, shape=table.shape[1:])
 
     def finish(self, output: Value, head: HeadChoice) -> ReadModel:
         """Return the graph up to the raw outputs, and the head that is given, else that at its end."""
         choice("head", head, HeadChoice)
-        last, (op, read, name) = output.node, self.nodes[output.node]
+        last, node, name = output.node, self.nodes[output.node], self.names[output.node]
         own: Head | None = None
-        if isinstance(op, Unfinished) and "softmax" in op.kind:
-            own, last, self.ending = "softmax", read[0], op.kind
-        elif op == Activation("sigmoid") and head != "regression":
-            own, last, self.ending = "sigmoid", read[0], "sigmoid"
+        if "softmax" in node.kind:
+            own, last, self.ending = "softmax", node.inputs[0], node.kind
+        elif node.activation == _SIGMOID and head != "regression":
+            own, last, self.ending = "sigmoid", node.inputs[0], "sigmoid"
         elif (both := self._complement(output.node)) is not None and head != "regression":
             own, last, self.ending = "sigmoid", both, "both"
         if own and head not in ("auto", own):
@@ -329,36 +325,35 @@ class Builder:
 
     # -- helpers
 
-    def _emit(self, op: Operation | Unfinished, *read: int) -> int:
-        self.nodes.append((op, read, self.at))
-        return len(self.nodes) - 1
-
     def _complement(self, node: int) -> int | None:
         """Return the node ``z`` under ``[1 - sigmoid(z), sigmoid(z)]``, the two columns of a single sigmoid."""
-        op, read, _ = self.nodes[node]
-        if not isinstance(op, Concat) or len(read) != 2:
+        both = self.nodes[node]
+        if both.kind != "concat" or len(both.inputs) != 2:
             return None
-        (other, under, _), (sigmoid, argument, _) = self.nodes[read[0]], self.nodes[read[1]]
-        if not isinstance(other, Affine) or sigmoid != Activation("sigmoid") or under != (read[1],):
+        other, sigmoid = (self.nodes[i] for i in both.inputs)
+        if other.kind != "affine" or sigmoid.activation != _SIGMOID or other.inputs != both.inputs[1:]:
             return None
-        exact = not (other.weight_slack.any() or other.bias_slack.any())
-        mirrored = np.array_equal(other.weight, [[-1.0]]) and other.bias[0] == 1
-        return argument[0] if exact and mirrored else None
+        weight, bias, *errors = numbers_of(other)
+        mirrored = np.array_equal(weight, [[-1.0]]) and bias[0] == 1
+        return sigmoid.inputs[0] if mirrored and not any(error.any() for error in errors) else None
 
     def _graph(self, output: int) -> Graph:
         """Return the nodes that the output needs."""
         needed = {0, output}
         for i in range(output, 0, -1):
             if i in needed:
-                needed.update(self.nodes[i][1])
+                needed.update(self.nodes[i].inputs)
         place = {old: new for new, old in enumerate(sorted(needed))}
-        nodes = []
+        nodes, names = [], []
         for i in place:
-            op, read, name = self.nodes[i]
-            if isinstance(op, Unfinished):
-                raise UnsupportedOperationError(f"Node '{name}': a {op.kind} is supported only {PURPOSE[op.kind]}.")
-            nodes.append(Node(op, tuple(place[j] for j in read), name))
-        return Graph(tuple(nodes))
+            node, name = self.nodes[i], self.names[i]
+            if node.kind in UNFINISHED:
+                raise UnsupportedOperationError(
+                    f"Node '{name}': a {node.kind} is supported only {UNFINISHED[node.kind]}."
+                )
+            nodes.append(node._replace(inputs=tuple(place[j] for j in node.inputs)))
+            names.append(name)
+        return Graph(tuple(nodes), tuple(names))
 
     def _with_row(self, left: Operand, right: Operand) -> tuple[Value, FloatArray]:
         """Broadcast a tensor and a constant, in either order, to one shape; the constant becomes its flat row."""
@@ -386,6 +381,5 @@ class Builder:
         row: FloatArray = flat[0].copy()
         return row
 
-    @staticmethod
-    def _limit(rows: int, columns: int) -> None:
-        reserve(rows * columns, f"a layer of {rows} times {columns} weights")
+    def _limit(self, rows: int, columns: int) -> None:
+        self.allowance.reserve(rows * columns, f"a layer of {rows} times {columns} weights")

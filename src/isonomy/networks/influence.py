@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.networks.graph import Activation, Add, Affine, Concat, Graph, Select
-from isonomy.networks.network import Network
-from isonomy.population.schema import Schema
+from isonomy.networks.graph import Graph, sizes
 
 BoolArray = NDArray[np.bool_]
 
@@ -23,24 +21,16 @@ def read_coordinates(graph: Graph) -> BoolArray:
     marked[-1][:] = True
     for place in range(len(graph.nodes) - 1, 0, -1):
         node, needed = graph.nodes[place], marked[place]
-        match node.op:
-            case Affine():
-                marked[node.inputs[0]] |= (node.op.magnitudes()[0][needed] != 0).any(axis=0)
-            case Activation():
-                marked[node.inputs[0]] |= needed
-            case Add():
-                for each in node.inputs:
-                    marked[each] |= needed
-            case Concat():
+        match node.kind:
+            case "affine":
+                marked[node.inputs[0]] |= (sizes(node)[0][needed] != 0).any(axis=0)
+            case "concat":
                 ends = np.cumsum([graph.widths[each] for each in node.inputs])[:-1]
                 for each, some in zip(node.inputs, np.split(needed, ends), strict=True):
                     marked[each] |= some
-            case Select(index=index):
-                marked[node.inputs[0]][np.asarray(index)[needed]] = True
+            case "select":
+                marked[node.inputs[0]][np.asarray(node.columns)[needed]] = True
+            case _:
+                for each in node.inputs:
+                    marked[each] |= needed
     return marked[0]
-
-
-def read_features(network: Network, schema: Schema) -> tuple[str, ...]:
-    """Return the names of the features that may influence a prediction; ``network`` reads all coordinates."""
-    marked = read_coordinates(network.graph)
-    return tuple(name for name, place in schema.slices.items() if marked[place].any())

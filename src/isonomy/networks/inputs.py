@@ -13,9 +13,8 @@ Operators that move or preprocess cells keep it one; whatever else reads it gets
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import compress
 from typing import Any, Literal
@@ -26,34 +25,69 @@ from isonomy.errors import NetworkError, SchemaError
 from isonomy.given import choice
 from isonomy.networks import preprocessing
 from isonomy.networks.builder import BATCH, Builder, ReadModel, Value
-from isonomy.networks.graph import Affine, Select
-from isonomy.networks.limits import reading
-from isonomy.networks.preprocessing import Absent, Choice, Column, Number, Table, as_choice, as_number, cell_of, exact
+from isonomy.networks.graph import Node, affine
+from isonomy.networks.limits import Allowance, reading
+from isonomy.networks.preprocessing import (
+    Absent,
+    Choice,
+    Column,
+    Noted,
+    Number,
+    Table,
+    as_choice,
+    as_number,
+    cell_of,
+    exact,
+)
 from isonomy.population.schema import Schema
+from isonomy.population.toml import nearest
 
 Reads = Literal["auto", "raw", "coordinates"]
 _Entries = Mapping[str, Any]
 
 
-def schema_adapter(schema: Schema, width: int | None = None, *, reads: Reads = "auto") -> Affine:
+@dataclass(frozen=True, eq=False)
+class ReaderContext:
+    """What a reader is given beside the model: the schema whose individuals it reads (None: the model's own numbers)
+    and how, how much it may allocate, and where it notes categories (None: nowhere)."""
+
+    schema: Schema | None = None
+    reads: Reads = "auto"
+    allowance: Allowance = field(default_factory=Allowance)
+    noted: Noted | None = None
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        """Return every column of a raw table."""
+        return {} if self.schema is None else preprocessing.schema_columns(self.schema, self.noted)
+
+
+def schema_adapter(schema: Schema, width: int | None = None, *, reads: Reads = "auto") -> Node:
     """Return the affine map from the fair coordinates of ``schema`` to the ``width`` numbers that a model reads.
 
     It follows ``[model.inputs]`` when the schema has it. Otherwise the model reads coordinates as they are (all of
     them, or those of the seen features), or raw columns of numbers, whichever ``width`` or ``reads`` tells.
     """
-    columns = model_columns(schema, width=width, reads=reads)
-    return preprocessing.affine_of(preprocessing.required_values(columns), schema.width)
+    choice("reads", reads, Reads)
+    return adapter(ReaderContext(schema, reads), width)
+
+
+def adapter(given: ReaderContext, width: int | None = None) -> Node:
+    """Return the affine map from the coordinates of the schema that is given to ``width`` numbers of a model."""
+    assert given.schema is not None
+    columns = model_columns(given, width=width)
+    return preprocessing.affine_of(preprocessing.required_values(columns), given.schema.width, given.allowance)
 
 
 def model_columns(
-    schema: Schema, *, names: Sequence[str] | None = None, width: int | None = None, reads: Reads = "auto"
+    given: ReaderContext, *, names: Sequence[str] | None = None, width: int | None = None
 ) -> list[Column]:
     """Return the columns that a model reads, by their names, by ``[model.inputs]``, or by their number.
 
     A name that the schema lacks is an :class:`~isonomy.networks.preprocessing.Absent` column: an error once it is read.
     """
-    choice("reads", reads, Reads)
-    raw = preprocessing.schema_columns(schema)
+    schema, reads, raw = given.schema, given.reads, given.columns
+    assert schema is not None
     readings = {"raw": raw, "coordinates": preprocessing.coordinate_columns(schema)}
     if reads != "auto":
         readings = {reads: readings[reads]}
@@ -61,20 +95,20 @@ def model_columns(
         table = max(readings.values(), key=lambda table: sum(name in table for name in names))
         return [table.get(name) or _absent(f"the model reads a column '{name}'", name, raw) for name in names]
     if schema.inputs and reads == "auto":
-        columns = input_columns(schema)
+        columns = input_columns(schema, raw)
         if width not in (None, len(columns)):
             raise NetworkError(f"[model.inputs] gives {len(columns)} numbers, but the model reads {width}.")
         return columns
     # Columns without names: their number must leave one reading only.
     seen = {"raw": [each.seen for each in schema.features], "coordinates": schema.seen_coordinates.tolist()}
-    given = [
+    counted = [
         (kind, columns)
         for kind, table in readings.items()
         for columns in (list(table.values()), list(compress(table.values(), seen[kind])))
     ]
-    fitting = [(kind, columns) for kind, columns in given if width in (None, len(columns))]
+    fitting = [(kind, columns) for kind, columns in counted if width in (None, len(columns))]
     if not fitting:
-        counts = " or ".join(map(str, sorted({len(columns) for _, columns in given})))
+        counts = " or ".join(map(str, sorted({len(columns) for _, columns in counted})))
         raise NetworkError(
             f"the model reads {width} numbers, where the schema would give {counts}: write [model.inputs] in the "
             "schema to say which columns it reads, how scaled and encoded."
@@ -97,9 +131,8 @@ def _same(some: Sequence[Column], others: Sequence[Column]) -> bool:
 
 
 def _absent(reader: str, name: str, raw: Mapping[str, Column]) -> Absent:
-    near = difflib.get_close_matches(name, raw, n=1)
-    advice = f"did you mean '{near[0]}'?" if near else f"it has {', '.join(map(repr, raw))}."
-    return Absent(name, f"{reader} that the schema lacks; {advice}")
+    noted = next((column.noted for column in raw.values()), None)
+    return Absent(name, f"{reader} that the schema lacks; {nearest(name, raw, 'it has', 0.6)}", noted)
 
 
 def in_class_order(read: ReadModel, schema: Schema | None, own: Sequence[str]) -> ReadModel:
@@ -122,32 +155,33 @@ def in_class_order(read: ReadModel, schema: Schema | None, own: Sequence[str]) -
         raise NetworkError(f"its classes {list(own)} are not those of the schema, {list(wanted)}.")
     if list(wanted) == list(own):
         return read
-    order = Select(tuple(list(own).index(each) for each in wanted))
-    op = Affine.of(-np.ones((1, 1)), roundings=0) if read.head == "sigmoid" else order
-    return replace(read, graph=read.graph.appended(op, "classes"), named=tuple(wanted))
+    order = Node("select", columns=tuple(list(own).index(each) for each in wanted))
+    node = affine([[-1.0]], roundings=0) if read.head == "sigmoid" else order
+    return replace(read, graph=read.graph.appended(node, "classes"), named=tuple(wanted))
 
 
 # -- what the inputs of a model file read
 
 
 def feed(
-    shapes: Mapping[str, tuple[int, ...]], schema: Schema | None, reads: Reads = "auto", batch: int = BATCH
+    shapes: Mapping[str, tuple[int, ...]], given: ReaderContext, batch: int = BATCH
 ) -> tuple[Builder, dict[str, Table | Value]]:
     """Return the columns or tensor that each input of a file reads; a size of 0 in a shape is unknown.
 
     With a schema an input called like a column reads this column, as ``[model.inputs]`` describes it if it does; a
     single input of another name reads what :func:`model_columns` finds.
     """
+    schema, reads = given.schema, given.reads
     if schema is None:
         if len(shapes) != 1:
             names = ", ".join(map(repr, shapes)) or "none"
             advice = "; where several inputs read raw columns, give the schema" if shapes else ""
             raise NetworkError(f"one input, a table of individuals, is expected; there are: {names}{advice}.")
         ((name, shape),) = shapes.items()
-        builder = Builder(shape, batch, name)
+        builder = Builder(shape, batch, name, given.allowance)
         return builder, {name: builder.input}
-    raw = preprocessing.schema_columns(schema)
-    described = input_columns(schema) if schema.inputs and reads == "auto" else []
+    raw = given.columns
+    described = input_columns(schema, raw) if schema.inputs and reads == "auto" else []
     fed: dict[str, Table | Value] = {}
     for name, shape in shapes.items():
         size = int(np.prod(shape, dtype=object))
@@ -155,21 +189,20 @@ def feed(
             own = isinstance(schema.inputs.get(name), Mapping)
             columns = [each for each in described if own and each.name == name] or [raw[name]]
         elif len(shapes) == 1:
-            columns = model_columns(schema, width=size or None, reads=reads)
+            columns = model_columns(given, width=size or None)
         else:
             raise NetworkError(_absent(f"it reads an input '{name}'", name, raw).reason)
         if size not in (0, len(columns)):
             raise NetworkError(f"its input '{name}' has {size} numbers where {len(columns)} arrive.")
         fed[name] = Table(tuple(columns), shape if size else (len(columns),))
-    return Builder((schema.width,), batch, "individual"), fed
+    return Builder((schema.width,), batch, "individual", given.allowance), fed
 
 
 # -- [model.inputs]
 
 
-def input_columns(schema: Schema) -> list[Column]:
-    """Return the columns that ``[model.inputs]`` describes, one for each number that the model reads."""
-    raw = preprocessing.schema_columns(schema)
+def input_columns(schema: Schema, raw: Mapping[str, Column]) -> list[Column]:
+    """Return the columns that ``[model.inputs]`` makes of ``raw`` ones, one for each number that the model reads."""
     tables = {key: value for key, value in schema.inputs.items() if isinstance(value, Mapping)}
     with reading("[model.inputs]", kind=SchemaError):
         _known_keys({key: 0 for key in schema.inputs if key not in tables}, ("columns", "scale"))
@@ -324,9 +357,7 @@ def _number(table: _Entries, key: str) -> Fraction:
 
 def _one_of(key: Any, known: Mapping[str, Any], what: str) -> Any:
     if not isinstance(key, str) or key not in known:
-        near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
-        advice = f"did you mean {near[0]!r}?" if near else f"these are: {', '.join(map(repr, known))}."
-        raise NetworkError(f"{key!r} is not a {what}; {advice}")
+        raise NetworkError(f"{key!r} is not a {what}; {nearest(str(key), known, 'these are:')}")
     return known[key]
 
 

@@ -32,11 +32,10 @@ from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks import operations
 from isonomy.networks.builder import Builder, ReadModel, Value
 from isonomy.networks.graph import Constant, HeadChoice
-from isonomy.networks.inputs import Reads, feed
-from isonomy.networks.limits import read_member, reading, unpacked_limit
+from isonomy.networks.inputs import ReaderContext, feed
+from isonomy.networks.limits import read_member, reading
 from isonomy.networks.operations import Call, Rule, elementwise, identity, rule
 from isonomy.networks.preprocessing import Table
-from isonomy.population.schema import Schema
 from isonomy.population.toml import TEXT, read_json
 
 _SECONDS = 60  # for the HDF5 library
@@ -50,21 +49,22 @@ _HARMLESS = (
 )
 
 
-def read_keras(path: Path, schema: Schema | None, head: HeadChoice, output: str | None, reads: Reads) -> ReadModel:
+def read_keras(path: Path, given: ReaderContext, head: HeadChoice, output: str | None) -> ReadModel:
     """Return the graph of a Keras file up to its raw outputs, and its head."""
+    limit = given.allowance.unpacked
     if path.suffix.lower() == ".keras":
         with zipfile.ZipFile(path) as archive:
             config = read_json(read_member(archive, "config.json", TEXT), "Its description")
-            stored = _read_hdf5(read_member(archive, "model.weights.h5", unpacked_limit()))
+            stored = _read_hdf5(read_member(archive, "model.weights.h5", limit), limit)
         layers = _weights_by_class(stored, _read_layers(config))
     else:
-        stored = _read_hdf5(path)
+        stored = _read_hdf5(path, limit)
         written = stored.text("", "model_config")
         if not isinstance(written, str):
             raise FileError(f"'{path}' holds weights without their network; save the model with model.save(path).")
         config = read_json(written, "Its description")
         layers = [_weighted_by_name(stored, layer) for layer in _read_layers(config)]
-    model = _Model(config, layers, schema, reads)
+    model = _Model(config, layers, given)
     return model.builder.finish(model.output(output), head)
 
 
@@ -82,7 +82,7 @@ class _Layer:
 class _Model:
     """Layers by name, and the tensors that they give."""
 
-    def __init__(self, config: Mapping[str, Any], layers: list[_Layer], schema: Schema | None, reads: Reads) -> None:
+    def __init__(self, config: Mapping[str, Any], layers: list[_Layer], given: ReaderContext) -> None:
         self.layers = {layer.name: layer for layer in layers}
         self.waiting = set[tuple[str, int]]()
         inner = config["config"] if isinstance(config["config"], Mapping) else {}
@@ -93,7 +93,7 @@ class _Model:
             chosen = [name for name, _ in _tensor_references(inner.get("input_layers") or [])]
             inputs = [layer for layer in layers if layer.kind == "InputLayer" and layer.name in (chosen or self.layers)]
         shapes = {layer.name: _input_shape(layer, layers) for layer in inputs}
-        self.builder, fed = feed(shapes, schema, reads)
+        self.builder, fed = feed(shapes, given)
         self.known = {(name, 0): operand for name, operand in fed.items()}
 
     def output(self, wanted: str | None) -> Value:
@@ -363,14 +363,14 @@ class _Stored:
         return self.attributes.get(path, {}).get(name)
 
 
-def _read_hdf5(source: Path | bytes) -> _Stored:
-    """Read a file, or a file in memory, in another process."""
+def _read_hdf5(source: Path | bytes, limit: int) -> _Stored:
+    """Read a file, or a file in memory, of arrays of at most ``limit`` bytes, in another process."""
     if importlib.util.find_spec("h5py") is None:
         raise FileError("It needs the package h5py: pip install isonomy[keras].")
     script = str(Path(__file__).with_name("hdf5_dump.py"))
     name = "-" if isinstance(source, bytes) else str(source.resolve())
     # -P: the folder of the script, whose files have common names, is not searched for modules.
-    command = [sys.executable, "-P", script, name, str(unpacked_limit()), str(TEXT)]
+    command = [sys.executable, "-P", script, name, str(limit), str(TEXT)]
     try:
         done = subprocess.run(
             command,

@@ -14,7 +14,6 @@ import math
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,39 +42,29 @@ NODES = 2**15
 
 
 @dataclass
-class _Budget:
-    """The size of a file, and the numbers that it may still allocate."""
+class Allowance:
+    """The bytes of a file, and the numbers that it may still allocate; what is no file's may take all it wants."""
 
     size: int = 0
     left: float = math.inf
 
+    def reserve(self, numbers: int, what: str) -> None:
+        """Reserve ``numbers`` float64 before they are allocated, or raise NetworkError above the allowance."""
+        self.left -= numbers
+        if numbers > MATRIX or self.left < 0:
+            raise NetworkError(f"{what} is larger than the supported size.")
 
-_BUDGET: ContextVar[_Budget] = ContextVar("budget", default=_Budget())  # noqa: B039 - what is no file's may take all it wants
-
-
-def enlarge_budget(size: int) -> None:
-    """Add ``size`` bytes to the budget: those of other files that are part of what is read."""
-    _BUDGET.get().left += size
-
-
-def reserve(numbers: int, what: str) -> None:
-    """Reserve ``numbers`` float64 of the budget before they are allocated, or raise NetworkError above it."""
-    budget = _BUDGET.get()
-    budget.left -= numbers
-    if numbers > MATRIX or budget.left < 0:
-        raise NetworkError(f"{what} is larger than the supported size.")
-
-
-def unpacked_limit() -> int:
-    """Return the bytes to which the file that is being read may unpack."""
-    return UNPACKED + 2 * _BUDGET.get().size
+    @property
+    def unpacked(self) -> int:
+        """Return the bytes to which the file may unpack."""
+        return UNPACKED + 2 * self.size
 
 
 @contextmanager
-def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+def open_archive(path: Path, allowance: Allowance) -> Iterator[zipfile.ZipFile]:
     """Open a zip archive of limited size in all; ``zipfile`` gives no more of a member than its entry says."""
     with zipfile.ZipFile(path) as archive:
-        if sum(each.file_size for each in archive.infolist()) > unpacked_limit():
+        if sum(each.file_size for each in archive.infolist()) > allowance.unpacked:
             raise FileError("The archive unpacks to more than the supported size.")
         yield archive
 
@@ -86,7 +75,7 @@ def read_member(archive: zipfile.ZipFile, name: str, largest: int) -> bytes:
         size = archive.getinfo(name).file_size
     except KeyError:
         raise FileError(f"The archive lacks '{name}'.") from None
-    if size > min(largest, unpacked_limit()):
+    if size > largest:
         raise FileError(f"The archive's '{name}' is larger than the supported size.")
     return archive.read(name)
 
@@ -110,12 +99,11 @@ def reading(part: str, absent: str = "cannot be read", kind: type[IsonomyError] 
 
 
 @contextmanager
-def reading_file(path: Path, kind: str) -> Iterator[None]:
-    """Name the file in errors, turn any other exception into one, and set the budget of the file's size."""
+def reading_file(path: Path, kind: str) -> Iterator[Allowance]:
+    """Yield the allowance of the file's size; name the file in errors, and turn any other exception into one."""
     size = path.stat().st_size
-    token = _BUDGET.set(_Budget(size, BUDGET + size))
     try:
-        yield
+        yield Allowance(size, BUDGET + size)
     except (NetworkError, FileError) as error:
         text = str(error) if path.name in str(error) else f"{path.name}: {error}"
         raise type(error)(one_line(text)) from error.__cause__
@@ -126,8 +114,6 @@ def reading_file(path: Path, kind: str) -> Iterator[None]:
     except Exception as error:  # a damaged file can break a parser anywhere
         reason = one_line(f"{type(error).__name__}: {error}")
         raise FileError(f"'{path}' is damaged or not {kind} ({reason}).") from error
-    finally:
-        _BUDGET.reset(token)
 
 
 def one_line(message: str) -> str:

@@ -15,9 +15,10 @@ from typing import Any
 from isonomy.errors import AssumedHeadWarning, FileError, NetworkError, ParameterError, needed, template
 from isonomy.given import choice, instance
 from isonomy.networks.graph import HeadChoice
-from isonomy.networks.inputs import Reads, schema_adapter
+from isonomy.networks.inputs import ReaderContext, Reads, adapter, schema_adapter
 from isonomy.networks.limits import FILE, reading_file
 from isonomy.networks.network import Network
+from isonomy.networks.preprocessing import Noted
 from isonomy.networks.unread import TREES, model_in
 from isonomy.population.schema import Schema
 
@@ -64,17 +65,25 @@ def load_network(
     chooses among several outputs; ``activation`` is what a plain state dict does not say; ``reads`` tells raw columns
     from coordinates where neither names nor ``[model.inputs]`` do; ``name`` defaults to the name of the file.
     """
-    options = {"head": head, "output": output, "activation": activation, "reads": reads}
+    options: dict[str, Any] = {"head": head, "output": output, "activation": activation, "reads": reads}
     network = open_network(path, schema, name=name, **options)
     if network.assumed_head:
         warnings.warn(network.remark, AssumedHeadWarning, stacklevel=2)
     return network
 
 
-def open_network(path: str | Path, schema: Schema | None = None, *, name: str | None = None, **options: Any) -> Network:
-    """Read a network as :func:`load_network` does, for callers who pass its ``remark`` on themselves."""
+def open_network(
+    path: str | Path,
+    schema: Schema | None = None,
+    *,
+    name: str | None = None,
+    noted: Noted | None = None,
+    **options: Any,
+) -> Network:
+    """Read a network as :func:`load_network` does, for callers who pass its ``remark`` on themselves; with ``noted``
+    only for the categories that it knows."""
     instance("path", path, str | Path, "the path of a network file")
-    given = {"schema": schema, "head": "auto", "output": None, "activation": None, "reads": "auto"} | options
+    given = {"head": "auto", "output": None, "activation": None, "reads": "auto"} | options
     instance("schema", schema, Schema | None, "None or a Schema")
     for parameter, value in (("output", given["output"]), ("activation", given["activation"]), ("name", name)):
         instance(parameter, value, str | None, "None or a text")
@@ -94,34 +103,35 @@ def open_network(path: str | Path, schema: Schema | None = None, *, name: str | 
     kind, reader, used = FORMATS[suffix]
     if "torch" in kind:
         needed("torch", "torch", f"Reading '{file}'")
-    with reading_file(file, kind):
+    with reading_file(file, kind) as allowance:
         if file.stat().st_size > FILE:
             raise FileError(f"'{file}' is larger than {FILE >> 30} GiB, more than a network that can be certified.")
         module, _, function = reader.partition(".")
-        options = {option: given[option] for option in used}
-        read = getattr(import_module(f"isonomy.networks.{module}"), function)(file, **options)
+        asked = ReaderContext(schema, given["reads"], allowance, noted)
+        options = {option: given[option] for option in used if option != "reads"}
+        read = getattr(import_module(f"isonomy.networks.{module}"), function)(file, asked, **options)
         opened = {option: given[option] for option in OPTIONS}
         network = Network.of(read, file.stem if name is None else name, opened)
-        if schema is None or "schema" in used:  # the graph reads the schema's coordinates already
+        if schema is None or "reads" in used:  # the graph reads the schema's coordinates already
             return network
-        return network.adapted(schema_adapter(schema, network.input_width, reads=given["reads"]))
+        return network.adapted(adapter(asked, network.input_width))
 
 
 # ending -> what it is, its reader (module and function), and what the reader wants to know
-_KERAS = ("a Keras network", "keras_reader.read_keras", ("schema", "head", "output", "reads"))
+_KERAS = ("a Keras network", "keras_reader.read_keras", ("head", "output", "reads"))
 _STATE = ("a torch state dict", "state_reader.read_state", ("activation", "head"))
 FORMATS: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    ".onnx": ("an ONNX network", "onnx_reader.read_onnx", ("schema", "head", "output", "reads")),
+    ".onnx": ("an ONNX network", "onnx_reader.read_onnx", ("head", "output", "reads")),
     **dict.fromkeys((".h5", ".hdf5", ".keras"), _KERAS),
     **dict.fromkeys((".pt", ".pth"), _STATE),
     ".pt2": ("a torch.export archive", "torch_reader.read_pt2", ("head",)),
-    ".skops": ("a skops file", "sklearn_reader.read_skops", ("schema", "head", "reads")),
+    ".skops": ("a skops file", "sklearn_reader.read_skops", ("head", "reads")),
 }
 
 _PICKLE = (
     "a pickle is a program, and opening it would run it; save a scikit-learn model with skops (skops.io.dump) or "
-    "skl2onnx, a torch model as ONNX or as its state dict, or pass the model itself to Network.from_sklearn or "
-    "Network.from_torch."
+    "skl2onnx, a torch model as ONNX or as its state dict; or, where you trust the file, load it yourself and pass the "
+    "model: isonomy.audit(joblib.load(path), frame)."
 )
 _REFUSED: dict[str, str] = {
     **dict.fromkeys((".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle", ".p", ".sav"), _PICKLE),

@@ -15,10 +15,14 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import AssumedHeadWarning, NetworkError, ParameterError, needed, template
 from isonomy.escapes import visible
 from isonomy.given import choice, numbers
+from isonomy.model import Arrays, HeadName, Model
+from isonomy.networks.arrays import graph_arrays, graph_of, kinds_of
 from isonomy.networks.builder import ReadModel
-from isonomy.networks.graph import Activation, Affine, Graph, HeadChoice, Input, Node
+from isonomy.networks.graph import Activation, Graph, HeadChoice, Node, affine, numbers_of, selection
 from isonomy.networks.graph import Head as Head
-from isonomy.networks.inputs import Reads
+from isonomy.networks.graph import activation as elementwise
+from isonomy.networks.influence import read_coordinates
+from isonomy.networks.inputs import ReaderContext, Reads
 from isonomy.population.encoding import text_of
 from isonomy.population.population import Population
 from isonomy.population.schema import Schema
@@ -32,7 +36,7 @@ _ROWS = 16_384  # rows evaluated at once, so that memory does not grow with hidd
 
 
 @dataclass(frozen=True, eq=False)
-class Network:
+class Network(Model):
     """What is judged: maps an individual to class probabilities, or to numbers.
 
     ``graph`` ends before the head, in *raw outputs*. The head ``"softmax"`` makes them the probabilities of
@@ -41,6 +45,7 @@ class Network:
     """
 
     kind: ClassVar[str] = "network"
+    noun: ClassVar[str] = "network"
     graph: Graph
     head: Head
     name: str = "network"
@@ -102,7 +107,7 @@ class Network:
         """
         from isonomy.networks.sklearn_reader import read_sklearn
 
-        read = read_sklearn(estimator, schema, head=head, reads=reads)
+        read = read_sklearn(estimator, ReaderContext(schema, reads), head)
         return cls.of(read, type(estimator).__name__ if name is None else name)
 
     @classmethod
@@ -121,16 +126,15 @@ class Network:
                 raise ParameterError(template(parameter, "a list with an array for each layer", given))
         if len(weights) != len(biases):
             raise ParameterError(template("biases", f"{len(weights)} vectors, one for each layer", len(biases)))
-        between = activation if isinstance(activation, Activation) else Activation(activation)
-        nodes: list[Node] = []
+        own = activation if isinstance(activation, Activation) else elementwise(activation)
+        nodes, names = list[Node](), ["input"]
         for layer, (weight, bias) in enumerate(zip(weights, biases, strict=True)):
-            affine = Affine.of(numbers(f"weights[{layer}]", weight, _REAL), numbers(f"biases[{layer}]", bias, _REAL))
-            if not nodes:
-                nodes.append(Node(Input(affine.width_in), (), "input"))
-            else:
-                nodes.append(Node(between, (len(nodes) - 1,), f"{between.kind}{layer}"))
-            nodes.append(Node(affine, (len(nodes) - 1,), f"layer{layer + 1}"))
-        return cls(Graph(tuple(nodes)), head, name)
+            if layer:
+                nodes.append(Node("activation", activation=own))
+                names.append(f"{own.kind}{layer}")
+            nodes.append(affine(numbers(f"weights[{layer}]", weight, _REAL), numbers(f"biases[{layer}]", bias, _REAL)))
+            names.append(f"layer{layer + 1}")
+        return cls(Graph.chain(nodes, tuple(names)), head, name)
 
     @property
     def remark(self) -> str:
@@ -172,21 +176,46 @@ class Network:
             return sigmoid(np.hstack([-logits, logits]) if self.classes == 1 else logits)
         return logits
 
-    def adapted(self, adapter: Affine) -> Network:
-        """Return the network that reads ``adapter(x)`` instead of ``x``."""
-        if adapter.width_out != self.input_width:
-            raise NetworkError(
-                f"The adapter gives {adapter.width_out} numbers but '{self.name}' reads {self.input_width}."
-            )
-        return replace(self, graph=self.graph.preceded(adapter, adapter.width_in))
+    def adapted(self, adapter: Node) -> Network:
+        """Return the network that reads ``adapter(x)``, an affine node, instead of ``x``."""
+        gives, reads = numbers_of(adapter).weight.shape
+        if gives != self.input_width:
+            raise NetworkError(f"The adapter gives {gives} numbers but '{self.name}' reads {self.input_width}.")
+        return replace(self, graph=self.graph.preceded(adapter, reads))
 
     def hash(self) -> str:
         """Return the SHA-256 of the graph and the head: the same for the same function, however it is named."""
         return hashlib.sha256(f"{self.head} {self.graph.hash()}".encode()).hexdigest()
 
+    def section(self) -> dict[str, Any]:
+        """Return kinds and names of the nodes."""
+        return {"kinds": kinds_of(self.graph), "names": list(self.graph.names)}
+
+    def arrays(self) -> Arrays:
+        """Return the numbers of the nodes."""
+        return graph_arrays(self.graph)
+
+    @classmethod
+    def read(
+        cls, section: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], head: HeadName, name: str
+    ) -> Network:
+        """Return the network of a ``section`` and ``arrays`` of a record, with its ``head`` and ``name``."""
+        if head == "probability":
+            raise NetworkError(f"A network has no head '{head}'.")
+        return cls(graph_of(section["kinds"], section["names"], arrays), head, name)
+
+    def read_features(self, schema: Schema) -> tuple[str, ...]:
+        """Return the features from which a path of non-zero weights leads to an output."""
+        marked = read_coordinates(self.graph)
+        return tuple(name for name, place in schema.slices.items() if marked[place].any())
+
+    def on_coordinates(self, seen: npt.NDArray[np.int64], schema: Schema) -> Network:
+        """Return the network behind a selection of the ``seen`` coordinates of the ``schema``."""
+        return self.adapted(selection(seen.tolist(), schema.width))
+
     def __repr__(self) -> str:
-        kinds = [type(node.op).__name__ for node in self.graph.nodes]
-        count = f"{kinds.count('Affine')} affine, {kinds.count('Activation')} activation nodes"
+        kinds = [node.kind for node in self.graph.nodes]
+        count = f"{kinds.count('affine')} affine, {kinds.count('activation')} activation nodes"
         head = f"{self.head} (assumed)" if self.assumed_head else self.head
         return f"Network('{self.name}', {self.input_width} -> {self.classes} {head}, {count})"
 

@@ -24,12 +24,11 @@ from onnx import TensorProto, external_data_helper, helper, numpy_helper
 from isonomy.errors import FileError, NetworkError, UnsupportedOperationError
 from isonomy.networks.builder import BATCH, ReadModel, Value
 from isonomy.networks.graph import Constant, HeadChoice
-from isonomy.networks.inputs import Reads, feed, in_class_order
-from isonomy.networks.limits import FILE, NODES, enlarge_budget, reading
+from isonomy.networks.inputs import ReaderContext, feed, in_class_order
+from isonomy.networks.limits import FILE, NODES, reading
 from isonomy.networks.onnx_rules import CELLS, CLASSICAL, RULES, Moved, OnnxCall, class_names, layout, plain, reference
 from isonomy.networks.preprocessing import Table, cell_of
 from isonomy.networks.unread import TREES
-from isonomy.population.schema import Schema
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _NOT_CONSTANT = ("Bernoulli", "Multinomial", "If", "Loop", "Scan", "SequenceMap", "StringConcat", "StringSplit")
@@ -38,29 +37,31 @@ _DOMAINS = ("ai.onnx", "ai.onnx.ml")
 _FIRST = ("Gemm", "MatMul", "BatchNormalization", "Sub", "Mul", "Div")
 
 
-def read_onnx(path: Path, schema: Schema | None, head: HeadChoice, output: str | None, reads: Reads) -> ReadModel:
+def read_onnx(path: Path, given: ReaderContext, head: HeadChoice, output: str | None) -> ReadModel:
     """Return the graph of an ONNX file up to its raw outputs, and its head; ``output`` names one of several.
 
     With a schema the graph reads the schema's coordinates: inputs called like columns read these columns, a single
     input reads what ``[model.inputs]`` says, or raw columns or coordinates, by their number or by ``reads``.
     """
     with np.errstate(all="ignore"):  # what is not finite is refused where it becomes a weight
-        model = _load(path)
-        reader = _Reader(model, output, schema, reads)
+        model, external = _load(path)
+        given.allowance.left += external
+        reader = _Reader(model, output, given)
         read = reader.read(head)
         if any(node.op_type in ("Shape", "Size") for node in reader.needed):
-            other = _Reader(model, output, schema, reads, rows=16).read(head)
+            other = _Reader(model, output, given, rows=16).read(head)
             if other.graph.hash() != read.graph.hash():
                 raise NetworkError("what it computes for an individual depends on the number of individuals.")
         return read
 
 
-def _load(path: Path) -> onnx.ModelProto:
-    """Return the parsed file, with weights stored beside it, and with its own functions written out."""
+def _load(path: Path) -> tuple[onnx.ModelProto, int]:
+    """Return the parsed file, with weights stored beside it and its own functions written out, and the bytes of these
+    weights."""
     model = onnx.load_model_from_string(path.read_bytes())
     if not model.graph.node or not model.graph.output:
         raise FileError(f"'{path}' is damaged or not an ONNX network: it holds no graph.")
-    _check_size(model, path)
+    external = _check_size(model, path)
     try:
         onnx.load_external_data_for_model(model, str(path.parent))
     except Exception as error:
@@ -68,7 +69,7 @@ def _load(path: Path) -> onnx.ModelProto:
     if model.functions:
         _complete_calls(model)
         model = onnx.inliner.inline_local_functions(model)
-    return model
+    return model, external
 
 
 def _complete_calls(model: onnx.ModelProto) -> None:
@@ -93,8 +94,8 @@ def _every_node(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
                 yield from _every_node(graph.node)
 
 
-def _check_size(model: onnx.ModelProto, path: Path) -> None:
-    """Refuse too many nodes, counted once functions are written out, and too large weights beside the file."""
+def _check_size(model: onnx.ModelProto, path: Path) -> int:
+    """Return the bytes of weights beside the file; refuse too many, and too many nodes with functions written out."""
     functions = {(each.domain, each.name): each for each in model.functions}
     known: dict[tuple[str, str], int | None] = {}
 
@@ -124,16 +125,14 @@ def _check_size(model: onnx.ModelProto, path: Path) -> None:
             external += info.length or (file.stat().st_size if file.is_file() else 0)
     if external > FILE:
         raise FileError(f"'{path}' keeps more than {FILE >> 30} GiB of weights in other files.")
-    enlarge_budget(external)
+    return external
 
 
 class _Reader:
     """One pass over the nodes that the chosen output needs."""
 
-    def __init__(
-        self, model: onnx.ModelProto, output: str | None, schema: Schema | None, reads: Reads, rows: int = BATCH
-    ) -> None:
-        self.graph, self.schema = model.graph, schema
+    def __init__(self, model: onnx.ModelProto, output: str | None, given: ReaderContext, rows: int = BATCH) -> None:
+        self.graph, self.schema = model.graph, given.schema
         self.classes: tuple[str, ...] = ()
         self.opset = next((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), 1)
         classical = next((each.version for each in model.opset_import if each.domain == "ai.onnx.ml"), 1)
@@ -150,13 +149,14 @@ class _Reader:
         if not sources:
             raise NetworkError(f"the output '{self.output}' does not depend on the input.")
         # Raw cells count the rounding of their reading themselves.
-        self.kind = TensorProto.FLOAT if schema else sources[0].type.tensor_type.elem_type
+        self.kind = TensorProto.FLOAT if self.schema else sources[0].type.tensor_type.elem_type
         sizes = {each.name: [max(dim.dim_value, 0) for dim in each.type.tensor_type.shape.dim] for each in sources}
         shapes = {name: tuple(size or 1 for size in axes[1:]) for name, axes in sizes.items()}
         if len(sources) == 1:
-            shapes = {sources[0].name: self._input_shape(sources[0], sizes[sources[0].name], cells=schema is not None)}
+            name, cells = sources[0].name, self.schema is not None
+            shapes = {name: self._input_shape(sources[0], sizes[name], cells=cells)}
         batch = next((axes[0] for axes in sizes.values() if axes and 0 < axes[0] <= 4096), rows)
-        self.builder, fed = feed(shapes, schema, reads, batch)
+        self.builder, fed = feed(shapes, given, batch)
         self.known |= fed
 
     def read(self, head: HeadChoice) -> ReadModel:
@@ -212,7 +212,7 @@ class _Reader:
             raise UnsupportedOperationError(f"{label} is not supported: {why}.")
         onnx.checker.check_node(node, self.rules)  # an attribute that the opset does not know, say
         if constant or rule is None:
-            return reference(node, self.opset, operands)
+            return reference(node, self.opset, operands, self.builder.allowance)
         misplaced = next((each for each in operands if isinstance(each, Moved)), None)
         if misplaced and rule is not layout:
             raise NetworkError(misplaced.reason)

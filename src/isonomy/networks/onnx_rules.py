@@ -25,11 +25,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks import operations, preprocessing
-from isonomy.networks.builder import Builder, Unfinished, Value
-from isonomy.networks.graph import Affine, Constant, numbers
-from isonomy.networks.limits import reserve
+from isonomy.networks.builder import Builder, Value
+from isonomy.networks.graph import Constant, Node, diagonal, numbers
+from isonomy.networks.limits import Allowance
 from isonomy.networks.operations import Call, Rule, elementwise, identity, rule
-from isonomy.networks.preprocessing import Cell, Choice, Column, Number, Table, cell_of, noting
+from isonomy.networks.preprocessing import Cell, Choice, Column, Number, Table, cell_of
 
 _SHRINKING = ("NonZero", "Compress", "Unique")  # how large the result is depends on the values: no larger than these
 _SHAPE = 1024  # numbers of a constant that may be a shape
@@ -100,7 +100,7 @@ def _cast(call: OnnxCall, x: Any, *_: Any) -> Any:
     if isinstance(x, Table) and target in (TensorProto.INT64, TensorProto.INT32, TensorProto.STRING):
         for column in x.columns:
             cut = isinstance(column, Choice) and _has_decimals(column)
-            if cut or (isinstance(column, Number) and column.integer_range is None and not noting()):
+            if cut or (isinstance(column, Number) and column.integer_range is None and column.noted is None):
                 raise UnsupportedOperationError(
                     f"column '{column.name}': a conversion that cuts a number is not supported."
                 )
@@ -108,7 +108,7 @@ def _cast(call: OnnxCall, x: Any, *_: Any) -> Any:
         raise UnsupportedOperationError(f"a conversion to {helper.tensor_dtype_to_string(target)} rounds.")
     elif isinstance(x, Value) and x.node == 0 and TensorProto.FLOAT == target != call.input_kind:
         # A run in single precision rounds its input here; the exact network does not.
-        return call.builder.affine(x, Affine.diagonal(np.ones(x.width), roundings=1))
+        return call.builder.apply(diagonal(np.ones(x.width), roundings=1), x)
     return x
 
 
@@ -127,7 +127,7 @@ def _cast_like(call: OnnxCall, x: Value, like: Any) -> Value:
 def _compare(call: OnnxCall, x: Any, threshold: Any) -> Value:
     if not isinstance(x, Value):
         raise UnsupportedOperationError("only a comparison with one number, within a softplus, is supported.")
-    return call.builder.unfinished(x, "comparison", operations.number(threshold, "a threshold"))
+    return call.builder.apply(Node("comparison", bias=np.array([operations.number(threshold, "a threshold")])), x)
 
 
 def _where(call: OnnxCall, condition: Any, above: Any, below: Any) -> Value:
@@ -144,7 +144,7 @@ def layout(call: OnnxCall, x: Any, *others: Any) -> tuple[Value | Table | Moved,
     call.options_read.update(call.options)
     operand, positions = (x.operand, x.positions) if isinstance(x, Moved) else (x, call.builder.positions(x))
     results: list[Value | Table | Moved] = []
-    for places in reference(call.node, call.opset, [positions, *others]):
+    for places in reference(call.node, call.opset, [positions, *others], call.builder.allowance):
         try:
             results.append(call.builder.placed(operand, places))
         except NetworkError as error:
@@ -166,7 +166,7 @@ def _one_hot(call: OnnxCall, x: Any, depth: Any, values: Any) -> Any:
     if not isinstance(x, Table) or varying or numbers(values).tolist() != [0.0, 1.0] or call("axis", -1) != -1:
         raise UnsupportedOperationError("it is supported only on constants and on a single raw column.")
     size = int(operations.number(depth, "its depth"))
-    reserve(size * size, f"a lookup in {size} rows")
+    call.builder.allowance.reserve(size * size, f"a lookup in {size} rows")
     return x.looked_up(np.eye(size))
 
 
@@ -318,8 +318,8 @@ def _classifier(call: OnnxCall, x: Any) -> tuple[None, Value]:
 
 
 def _normalizer(call: OnnxCall, x: Any) -> Any:
-    last = call.builder.nodes[x.node][0] if isinstance(x, Value) else None
-    if last == Unfinished("softmax") and call("norm", b"MAX") == b"L1":
+    ending = isinstance(x, Value) and call.builder.nodes[x.node].kind == "softmax"
+    if ending and call("norm", b"MAX") == b"L1":
         return x  # probabilities sum to one already
     raise UnsupportedOperationError("dividing a row by its own norm is not affine.")
 
@@ -341,12 +341,12 @@ CLASSICAL: dict[str, Rule] = {
 # -- operators on constants, and on positions
 
 
-def reference(node: onnx.NodeProto, opset: int, operands: Iterable[Any]) -> tuple[Constant, ...]:
+def reference(node: onnx.NodeProto, opset: int, operands: Iterable[Any], allowance: Allowance) -> tuple[Constant, ...]:
     """Return the outputs of one operator by the reference implementation of ONNX."""
     operands = list(operands)
     _refuse_misread(node, opset, operands)
     feeds = {name: each for name, each in zip(node.input, operands, strict=False) if name}
-    reserve(_size(node, opset, feeds), "the constant that it asks for")
+    allowance.reserve(_size(node, opset, feeds), "the constant that it asks for")
     graph = helper.make_graph(
         [node],
         "one",

@@ -30,8 +30,8 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import NetworkError, UnsupportedOperationError
-from isonomy.networks.builder import Builder, Operand, Unfinished, Value
-from isonomy.networks.graph import Activation, Add, Affine, Constant, numbers
+from isonomy.networks.builder import Builder, Operand, Value
+from isonomy.networks.graph import Activation, Constant, Node, numbers, numbers_of
 from isonomy_verify.arithmetic import TINY, gamma
 
 _NEAR = 1e-6  # constants of the tanh form in single precision are within 1e-7
@@ -144,7 +144,7 @@ def softmax(builder: Builder, x: Value, axis: Any = -1, kind: str = "softmax", *
     over = axes[first:] if flattened else axes[first : first + 1]
     if first < 1 or not over or int(np.prod(over)) != x.width:
         raise UnsupportedOperationError("a softmax is supported only over all features of an individual.")
-    return builder.unfinished(x, kind)
+    return builder.apply(Node(kind), x)
 
 
 log_softmax = partial(softmax, kind="log_softmax")
@@ -155,7 +155,7 @@ def power(builder: Builder, x: Operand, exponent: Any) -> Value:
     which = None if isinstance(exponent, Value) or np.size(numbers(exponent)) != 1 else number(exponent, "an exponent")
     if not isinstance(x, Value) or which not in (1.0, 2.0, 3.0):
         raise UnsupportedOperationError("only powers within a GELU are supported.")
-    return x if which == 1 else builder.unfinished(x, "square" if which == 2 else "cube")
+    return x if which == 1 else builder.apply(Node("square" if which == 2 else "cube"), x)
 
 
 def matmul(builder: Builder, left: Operand, right: Operand) -> Value:
@@ -217,12 +217,13 @@ def multiply(builder: Builder, left: Operand, right: Operand) -> Value:
     pair = builder.aligned(left, right)
     for factor, gate in (pair, pair[::-1]):
         for gated in _chain(builder, gate.node):
-            match builder.nodes[gated.node]:
-                case Activation(kind="erf" | "sigmoid" as gate_kind), (argument,), _:
+            node = builder.nodes[gated.node]
+            match node.activation:
+                case Activation(kind="erf" | "sigmoid" as gate_kind):
                     kind = {"erf": "gelu", "sigmoid": "silu"}[gate_kind]
-                    result = _gated(builder, factor, gated, argument, kind)
-                case Activation(kind="tanh"), (argument,), _:
-                    result = _gelu_tanh(builder, factor, gated, argument)
+                    result = _gated(builder, factor, gated, node.inputs[0], kind)
+                case Activation(kind="tanh"):
+                    result = _gelu_tanh(builder, factor, gated, node.inputs[0])
                 case _:
                     result = _power(builder, factor, gated)
             if result is not None:
@@ -239,18 +240,19 @@ def fused_where(builder: Builder, condition: Value, above: Value, below: Value) 
     linear one, whose factor is taken: up to the threshold that is a slack of the bias, too. A slack of the weight would
     say that both pieces have the same one.
     """
-    op, compared, _ = builder.nodes[condition.node]
-    steep = isinstance(op, Unfinished) and op.kind == "comparison" and op.parameter >= 20
-    for smooth in _chain(builder, below.node) if steep else ():
-        inner, argument, _ = builder.nodes[smooth.node]
-        if inner != Activation("softplus", (1.0,)) or argument != compared or smooth.offset.any():
+    compared = builder.nodes[condition.node]
+    threshold = float(compared.bias[0]) if compared.kind == "comparison" and compared.bias is not None else 0.0
+    for smooth in _chain(builder, below.node) if threshold >= 20 else ():
+        inner = builder.nodes[smooth.node]
+        softplus = inner.activation == Activation("softplus", (1.0,)) and inner.inputs == compared.inputs
+        if not softplus or smooth.offset.any():
             continue
-        for x, y in _common(builder, argument[0], above.node):
+        for x, y in _common(builder, inner.inputs[0], above.node):
             if x.node != above.node or not (y.scale == 1).all():
                 continue
             off = np.abs(x.scale * smooth.scale - 1) + smooth.error + x.error
-            if isinstance(op, Unfinished) and (off < _NEAR).all() and (smooth.scale > 0).all():
-                piece = (math.exp(-op.parameter) + off * (op.parameter + 1)) / x.scale
+            if (off < _NEAR).all() and (smooth.scale > 0).all():
+                piece = (math.exp(-threshold) + off * (threshold + 1)) / x.scale
                 return _rescaled(builder, Value(smooth.node, below.shape), 1 / x.scale, x.error, absolute=piece)
     raise UnsupportedOperationError("a choice between two tensors is supported only within a softplus.")
 
@@ -274,20 +276,23 @@ def _chain(builder: Builder, node: int) -> Iterator[_Scaled]:
     here = _Scaled(node, one, 0 * one, 0 * one)
     while True:
         yield here
-        op, read, _ = builder.nodes[here.node]
-        if not isinstance(op, Affine) or op.width_in != op.width_out or op.bias_slack.any():
+        layer = builder.nodes[here.node]
+        if layer.kind != "affine":
             return
-        diagonal = np.diagonal(op.weight)
-        if (op.weight != np.diag(diagonal)).any() or not diagonal.all():
+        weight, bias, weight_error, bias_error = numbers_of(layer)
+        diagonal = np.diagonal(weight)
+        if weight.shape[0] != weight.shape[1] or bias_error.any():
             return
-        plain = (diagonal == 1).all() and not op.weight_slack.any()
-        if here.offset.any() or (op.bias.any() and not plain):
+        if (weight != np.diag(diagonal)).any() or not diagonal.all():
+            return
+        plain = (diagonal == 1).all() and not weight_error.any()
+        if here.offset.any() or (bias.any() and not plain):
             return
         here = _Scaled(
-            read[0],
+            layer.inputs[0],
             here.scale * diagonal,
-            here.scale * op.bias + here.offset,
-            here.error + op.weight_slack / np.abs(diagonal) + (0.0 if plain else gamma(2)),
+            here.scale * bias + here.offset,
+            here.error + weight_error / np.abs(diagonal) + (0.0 if plain else gamma(2)),
         )
 
 
@@ -319,14 +324,14 @@ def _gelu_tanh(builder: Builder, factor: Value, gate: _Scaled, argument: int) ->
     if (gate.scale != gate.offset).any():
         return None
     for total in _chain(builder, argument):
-        op, read, _ = builder.nodes[total.node]
-        if not isinstance(op, Add) or len(read) != 2 or total.offset.any():
+        summed = builder.nodes[total.node]
+        if summed.kind != "add" or len(summed.inputs) != 2 or total.offset.any():
             continue
-        for linear, cubic in (read, read[::-1]):
+        for linear, cubic in (summed.inputs, summed.inputs[::-1]):
             for power in _chain(builder, cubic):
-                if builder.nodes[power.node][0] != Unfinished("cube") or power.offset.any():
+                if builder.nodes[power.node].kind != "cube" or power.offset.any():
                     continue
-                base = builder.nodes[power.node][1][0]
+                base = builder.nodes[power.node].inputs[0]
                 x = next((way for way, _ in _common(builder, factor.node, base) if way.node == base), None)
                 y = next((way for way, _ in _common(builder, linear, base) if way.node == base), None)
                 if x is None or y is None:
@@ -346,11 +351,11 @@ def _power(builder: Builder, factor: Value, other: _Scaled) -> Value | None:
     """Return ``x * x`` and ``x * x^2``, up to scale: parts of the tanh form, refused if they stay alone."""
     if other.offset.any():
         return None
-    op, read, _ = builder.nodes[other.node]
-    base, kind = (read[0], "cube") if op == Unfinished("square") else (other.node, "square")
+    node = builder.nodes[other.node]
+    base, kind = (node.inputs[0], "cube") if node.kind == "square" else (other.node, "square")
     for x in _chain(builder, factor.node):
         if x.node == base and not x.offset.any():
-            result = builder.unfinished(Value(base, factor.shape), kind)
+            result = builder.apply(Node(kind), Value(base, factor.shape))
             return _rescaled(builder, result, x.scale * other.scale, x.error + other.error)
     return None
 
@@ -365,4 +370,4 @@ def _rescaled(
     # At most six roundings made a scale from the exact ones; the quotient by 1 - error is within 1 + 2 error.
     slack = 2.0 * np.abs(scale) * (error + gamma(8)) + TINY
     extra = None if absolute is None else 2.0 * absolute * ones
-    return builder.diagonal(value, scale * ones, weight_slack=slack * ones, bias_slack=extra)
+    return builder.diagonal(value, scale * ones, weight_error=slack * ones, bias_error=extra)

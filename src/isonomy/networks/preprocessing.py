@@ -18,10 +18,8 @@ model does not know is refused, unless the format says what it becomes.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, TypeVar
 
@@ -30,8 +28,8 @@ import pandas as pd
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.given import FINITE
-from isonomy.networks.graph import Affine, Constant, numbers
-from isonomy.networks.limits import reserve
+from isonomy.networks.graph import Constant, Node, affine, numbers
+from isonomy.networks.limits import Allowance
 from isonomy.population.encoding import text_of
 from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema
@@ -43,7 +41,9 @@ _LARGEST_RANGE = 1024  # whole numbers that may be looked up one by one
 _MOST_CELLS = 2**16  # of one individual
 _TRUTH = {"false": ZERO, "true": Fraction(1)}
 _T = TypeVar("_T")
-_NOTED: ContextVar[dict[str, tuple[str, ...]] | None] = ContextVar("_NOTED", default=None)
+Noted = dict[str, tuple[str, ...]]
+"""Columns that models take for categories, also where the schema calls them numbers or lacks them, and the categories
+that the models know. A model that is read with such a table is of no other use."""
 
 Unknown = Callable[[tuple[Cell, ...]], Any]  # what a category becomes that the model does not know
 
@@ -115,13 +115,13 @@ def exact(value: Any, what: str) -> Fraction:
     return Fraction(number)
 
 
-def affine_of(functions: Sequence[ExactAffine], width: int) -> Affine:
+def affine_of(functions: Sequence[ExactAffine], width: int, allowance: Allowance) -> Node:
     """Return the affine map of ``width`` coordinates to all functions, rounded once, with rigorous slacks."""
     if not functions:
         raise NetworkError("The model reads no feature at all.")
-    reserve(2 * len(functions) * width, f"a map of {width} coordinates to {len(functions)} numbers")
-    weight, magnitude = np.zeros((2, len(functions), width))
-    bias, weight_slack, bias_slack, magnitude_bias = np.zeros((4, len(functions)))
+    allowance.reserve(2 * len(functions) * width, f"a map of {width} coordinates to {len(functions)} numbers")
+    weight, size = np.zeros((2, len(functions), width))
+    bias, weight_error, bias_error, bias_size = np.zeros((4, len(functions)))
     for row, function in enumerate(functions):
         lost = ZERO
         for i, reach in function.reach.items():
@@ -130,12 +130,15 @@ def affine_of(functions: Sequence[ExactAffine], width: int) -> Affine:
                 raise NetworkError("A scale of the model's inputs is too extreme: its weight overflows.")
             gap = abs(term - Fraction(float(term)))
             if i is None:
-                bias[row], bias_slack[row], magnitude_bias[row] = float(term), rounded_up(gap), rounded_up(reach)
+                bias[row], bias_error[row], bias_size[row] = float(term), rounded_up(gap), rounded_up(reach)
             else:
-                weight[row, i], magnitude[row, i], lost = float(term), rounded_up(reach), lost + gap
-        weight_slack[row] = rounded_up(lost)
+                weight[row, i], size[row, i], lost = float(term), rounded_up(reach), lost + gap
+        weight_error[row] = rounded_up(lost)
     roundings = max(function.roundings for function in functions)
-    return Affine(weight, bias, weight_slack, bias_slack, magnitude, magnitude_bias, roundings)
+    return affine(
+        weight, bias, weight_error=weight_error, bias_error=bias_error, size=size, bias_size=bias_size,
+        roundings=roundings,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,7 @@ class Number:
     flag: ExactAffine | None = None
     filled: Fraction = ZERO
     integer_range: tuple[int, int] | None = None
+    noted: Noted | None = field(default=None, repr=False, compare=False)
 
     def scaled(self, factor: Fraction, offset: Fraction = ZERO, *, shift: Fraction = ZERO) -> Number:
         """Return ``(value + shift) * factor + offset``; a missing cell stays missing."""
@@ -160,7 +164,8 @@ class Number:
         if self.flag is None:
             return self
         change = fill - self.filled
-        return Number(self.name, self.value.plus(self.flag.times(change)) if change else self.value)
+        value = self.value.plus(self.flag.times(change)) if change else self.value
+        return Number(self.name, value, noted=self.noted)
 
     def required_value(self) -> ExactAffine:
         """Return the value, once no cell can be missing."""
@@ -187,6 +192,7 @@ class Choice:
     rank: ExactAffine | None = None
     flag: ExactAffine | None = None
     filled: Fraction = ZERO
+    noted: Noted | None = field(default=None, repr=False, compare=False)
 
     def lookup(self, values: Sequence[Fraction]) -> ExactAffine:
         """Return the function that is ``values[i]`` at value ``i``."""
@@ -233,6 +239,7 @@ class Absent:
 
     name: str
     reason: str
+    noted: Noted | None = field(default=None, repr=False, compare=False)
 
 
 Column = Number | Choice | Absent
@@ -261,9 +268,11 @@ class Table:
         return Table(tuple(made for column in self.columns for made in encode(column)), (*self.shape, size))
 
 
-def schema_columns(schema: Schema) -> dict[str, Column]:
-    """Return every column of a raw table that fits the schema, as a function of the coordinates."""
-    return {feature.name: _column(feature, schema.slices[feature.name].start) for feature in schema.features}
+def schema_columns(schema: Schema, noted: Noted | None = None) -> dict[str, Column]:
+    """Return every column of a raw table that fits the schema, as a function of the coordinates; those that are read as
+    categories are ``noted``."""
+    raw = {feature.name: _column(feature, schema.slices[feature.name].start) for feature in schema.features}
+    return raw if noted is None else {name: replace(column, noted=noted) for name, column in raw.items()}
 
 
 def coordinate_columns(schema: Schema) -> dict[str, Column]:
@@ -291,28 +300,11 @@ def as_number(column: Column) -> Number:
     return column.numbers(values)
 
 
-@contextmanager
-def noting_categories() -> Iterator[dict[str, tuple[str, ...]]]:
-    """Note, while models are read, which columns they take for categories, also where the schema calls them numbers or
-    lacks them, and the categories that they know. No model that is read meanwhile is of any other use."""
-    noted: dict[str, tuple[str, ...]] = {}
-    before = _NOTED.set(noted)
-    try:
-        yield noted
-    finally:
-        _NOTED.reset(before)
-
-
-def noting() -> bool:
-    """Say whether a model is only read for the categories that it knows."""
-    return _NOTED.get() is not None
-
-
 def as_choice(column: Column, known: Iterable[Cell] = ()) -> Choice:
     """Read a column as one of finitely many values, of which the model has ``known`` some: numbers only where they are
     whole and few."""
-    if (noted := _NOTED.get()) is not None:  # the first who reads a column reads it as it is in the table
-        noted.setdefault(column.name, tuple(cell for cell in known if cell is not None))
+    if column.noted is not None:  # the first who reads a column reads it as it is in the table
+        column.noted.setdefault(column.name, tuple(cell for cell in known if cell is not None))
     if isinstance(column, Choice):
         return column
     if isinstance(column, Absent):
@@ -331,6 +323,7 @@ def as_choice(column: Column, known: Iterable[Cell] = ()) -> Choice:
         rank=column.value.plus(Fraction(-low)),
         flag=column.flag,
         filled=column.filled - low,
+        noted=column.noted,
     )
 
 

@@ -36,16 +36,16 @@ from isonomy.errors import FileError, NetworkError, ParameterError, UnsupportedO
 from isonomy.networks import preprocessing
 from isonomy.networks.builder import Builder, ReadModel, Value
 from isonomy.networks.graph import Head, HeadChoice
-from isonomy.networks.inputs import Reads, in_class_order, model_columns
-from isonomy.networks.limits import open_archive, read_member, reading, unpacked_limit
+from isonomy.networks.inputs import ReaderContext, in_class_order, model_columns
+from isonomy.networks.limits import Allowance, open_archive, read_member, reading
 from isonomy.networks.preprocessing import Cell, Choice, Column, ExactAffine, Number, Table, as_choice, cell_of, exact
 from isonomy.networks.unread import why_unread
-from isonomy.population.schema import Schema
 from isonomy.population.toml import TEXT, read_json
 
 
-def read_sklearn(estimator: Any, schema: Schema | None, head: HeadChoice, reads: Reads) -> ReadModel:
+def read_sklearn(estimator: Any, given: ReaderContext, head: HeadChoice) -> ReadModel:
     """Return the graph of a fitted estimator or pipeline up to its raw outputs, and its head."""
+    schema = given.schema
     if not isinstance(estimator, BaseEstimator):
         _refuse_known(estimator)
         raise ParameterError(template("estimator", "a fitted scikit-learn estimator or pipeline", type(estimator)))
@@ -55,7 +55,7 @@ def read_sklearn(estimator: Any, schema: Schema | None, head: HeadChoice, reads:
         if schema is None:
             if steps:
                 raise NetworkError("a pipeline reads raw rows: give the schema that describes them.")
-            builder = Builder((int(last.n_features_in_),))
+            builder = Builder((int(last.n_features_in_),), allowance=given.allowance)
             value = builder.input
         else:
             first = (*steps, last)[0]
@@ -63,12 +63,10 @@ def read_sklearn(estimator: Any, schema: Schema | None, head: HeadChoice, reads:
                 first = next(step for _, step in first.steps if not _does_nothing(step))
             names = getattr(first, "feature_names_in_", None)
             width = int(first.n_features_in_)
-            columns = model_columns(
-                schema, names=None if names is None else list(map(str, names)), width=width, reads=reads
-            )
+            columns = model_columns(given, names=None if names is None else list(map(str, names)), width=width)
             for step in steps:
                 columns = _transformed(step, columns)
-            builder = Builder((schema.width,))
+            builder = Builder((schema.width,), allowance=given.allowance)
             builder.at = "adapter"
             value = builder.numeric(Table(tuple(columns), (len(columns),)))
         if value.width != last.n_features_in_:
@@ -387,10 +385,10 @@ _TRUSTED = (
 )
 
 
-def read_skops(path: Path, **options: Any) -> ReadModel:
+def read_skops(path: Path, given: ReaderContext, head: HeadChoice) -> ReadModel:
     """Return the graph of the estimator in a skops file; an unknown type is refused before anything is made."""
     files = needed("skops.io", "sklearn", f"Reading '{path}'")
-    _check_size(path)
+    _check_size(path, given.allowance)
     untrusted = [name for name in files.get_untrusted_types(file=path) if name not in _TRUSTED]
     if untrusted:
         why = why_unread(*sorted(untrusted))
@@ -398,12 +396,12 @@ def read_skops(path: Path, **options: Any) -> ReadModel:
             f"'{path}' is not read: it asks for {', '.join(sorted(untrusted))}, and only what networks, linear models "
             f"and their preprocessing are made of is trusted{why and f': {why}'}."
         )
-    return read_sklearn(files.load(path, trusted=list(_TRUSTED)), **options)
+    return read_sklearn(files.load(path, trusted=list(_TRUSTED)), given, head)
 
 
-def _check_size(path: Path) -> None:
+def _check_size(path: Path, allowance: Allowance) -> None:
     """Refuse what is larger than the file could honestly hold."""
-    with open_archive(path) as archive:
+    with open_archive(path, allowance) as archive:
         waiting, size = [read_json(read_member(archive, "schema.json", TEXT), "Its description")], 0
         while waiting:
             part = waiting.pop()
@@ -415,7 +413,7 @@ def _check_size(path: Path) -> None:
             name = str(part["file"])
             size += _array_bytes(archive, name) if part.get("__loader__") == "NdArrayNode" else 0
             size += archive.getinfo(name).file_size
-            if size > unpacked_limit():
+            if size > allowance.unpacked:
                 raise FileError(f"'{path}' unpacks to more than the supported size.")
 
 

@@ -26,7 +26,8 @@ from isonomy.errors import FileError, NetworkError
 from isonomy.given import as_array
 from isonomy.networks.builder import Builder, ReadModel
 from isonomy.networks.graph import HeadChoice
-from isonomy.networks.limits import open_archive, read_member, reserve
+from isonomy.networks.inputs import ReaderContext
+from isonomy.networks.limits import Allowance, open_archive, read_member
 from isonomy.population.toml import TEXT
 
 _ADVICE = "save its parameters with torch.save(model.state_dict(), path), or export it to ONNX"
@@ -34,13 +35,13 @@ _NESTED = ("state_dict", "model_state_dict", "model")
 _SAFE = (2, 6)  # the first torch whose weights_only reading has no known hole
 
 
-def read_state(path: Path, activation: str | None, head: HeadChoice) -> ReadModel:
+def read_state(path: Path, given: ReaderContext, activation: str | None, head: HeadChoice) -> ReadModel:
     """Return the graph of a state dict up to its raw outputs, and its head."""
-    layers = _layers(_tensors(path))
+    layers = _layers(_tensors(path, given.allowance))
     if len(layers) > 1 and activation is None:
         raise NetworkError("a state dict does not say what stands between its layers: say activation='relu', for one.")
     kind, *parameters = _named(activation or "relu")
-    builder = Builder((layers[0][1].shape[1],))
+    builder = Builder((layers[0][1].shape[1],), allowance=given.allowance)
     value = builder.input
     for place, (name, weight, bias) in enumerate(layers):
         builder.at = name
@@ -50,13 +51,13 @@ def read_state(path: Path, activation: str | None, head: HeadChoice) -> ReadMode
     return builder.finish(value, head)
 
 
-def _tensors(path: Path) -> dict[str, FloatArray]:
+def _tensors(path: Path, allowance: Allowance) -> dict[str, FloatArray]:
     """Return the named tensors of a file, read without executing anything."""
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < _SAFE:
         raise FileError(f"'{path}' is not read: reading it safely needs torch 2.6 or newer.")
     if not zipfile.is_zipfile(path):
         raise FileError(f"'{path}' is damaged, or a pickle, which is a program and never opened; {_ADVICE}.")
-    with open_archive(path) as archive:
+    with open_archive(path, allowance) as archive:
         if any(name.endswith("constants.pkl") for name in archive.namelist()):
             raise FileError(f"'{path}' holds more than parameters, a TorchScript program; {_ADVICE}.")
         for name in archive.namelist():
@@ -78,7 +79,7 @@ def _tensors(path: Path) -> dict[str, FloatArray]:
     if any(each.is_complex() or each.is_quantized or each.layout is not torch.strided for each in content.values()):
         raise NetworkError("its parameters must be plain real numbers.")
     for name, each in content.items():  # a large tensor can be one number, repeated
-        reserve(each.numel(), f"'{name}'")
+        allowance.reserve(each.numel(), f"'{name}'")
     return {str(name): as_array(each) for name, each in content.items()}
 
 

@@ -31,6 +31,7 @@ from isonomy.errors import FileError, NetworkError, ParameterError, UnsupportedO
 from isonomy.networks import operations
 from isonomy.networks.builder import BATCH, Builder, ReadModel, Value
 from isonomy.networks.graph import Graph, HeadChoice, numbers
+from isonomy.networks.inputs import ReaderContext
 from isonomy.networks.limits import MATRIX, one_line, open_archive, read_member, reading
 from isonomy.networks.operations import Call, Rule, elementwise, identity, rule
 from isonomy.population.toml import read_json
@@ -77,9 +78,9 @@ def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice 
     return read
 
 
-def read_pt2(path: Path, head: HeadChoice = "auto") -> ReadModel:
+def read_pt2(path: Path, given: ReaderContext, head: HeadChoice) -> ReadModel:
     """Return the graph of an exported program up to its raw outputs, and its head."""
-    with open_archive(path) as archive:
+    with open_archive(path, given.allowance) as archive:
         members = {name.partition("/")[2]: name for name in archive.namelist()}
         if "models/model.json" not in members:
             raise FileError(f"'{path}' is not an archive of a recent torch.export with one model; {_ADVICE}.")
@@ -111,7 +112,8 @@ def read_pt2(path: Path, head: HeadChoice = "auto") -> ReadModel:
     sizes = [_size(each) for each in graph["tensor_values"][inputs[0]]["sizes"]]
     if len(sizes) < 2 or min(sizes[1:]) < 1:
         raise NetworkError("its input must have two axes, individuals and features.")
-    program = _Program(Builder(sizes[1:], sizes[0] if sizes[0] > 1 else BATCH, inputs[0]), trusted=False)
+    builder = Builder(sizes[1:], sizes[0] if sizes[0] > 1 else BATCH, inputs[0], given.allowance)
+    program = _Program(builder, trusted=False)
     program.known[inputs[0]] = program.builder.input
     for name, tensor in known.items():
         program.store(name, tensor)

@@ -1,4 +1,4 @@
-"""Models that cannot be read, by what they are: a refusal names the kind of model and says what would be right."""
+"""Models that are no networks, by what they are: a refusal names the kind of model and says what would be right."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 _HEAD = 2**20  # bytes of a file that are looked at
 _CAN = "networks and linear models can (docs/reference/formats.md names them)"
-TREES = f"trees cannot be audited yet; {_CAN}"
+TREES = "trees are no network: isonomy.load_model(source, schema) reads them"
 _BOOSTED = "a gradient-boosted tree ensemble"
 
 # what a file of boosted trees begins with (a pattern of bytes), and what it is then
@@ -32,7 +32,7 @@ _TYPES = {
 
 
 def model_in(path: Path) -> str:
-    """Name the kind of unreadable model that a file holds, judged by its first bytes; "" where it is none of these."""
+    """Name the kind of model in a file that is no network, judged by its first bytes; "" where it is none of these."""
     try:
         with path.open("rb") as file:
             head = file.read(_HEAD)

@@ -1,8 +1,8 @@
 """From cells to coordinates: one :class:`Coding` for each feature, whatever its cells were read from; and back.
 
 Columns of pandas frames are encoded here, those of CSV files become such columns first, and the service reads JSON by
-the same codings. :func:`encode_column` never raises on a bad cell but marks the row, so that such rows can be excluded
-and counted, or the first one named (:func:`complaint`).
+the same codings (:func:`encode_cells`). :func:`encode_column` never raises on a bad cell but marks the row, so that
+such rows can be excluded and counted, or the first one named (:func:`complaint`).
 
 Decoded, members of the realizable domain are plain values. A relaxed individual is no real person, so its
 mixtures are spelled out: ``female 0.70 / male 0.30``.
@@ -11,7 +11,7 @@ mixtures are spelled out: ``female 0.70 / male 0.30``.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -96,6 +96,42 @@ def encode_column(column: pd.Series, coding: Coding) -> tuple[FloatArray, BoolAr
         values, bad = np.where(missing, feature.fill_value, values), bad & ~missing
     coordinate = feature.coordinate(np.where(bad, 0.0, values))
     return np.stack([coordinate, missing], axis=1) if feature.flagged else coordinate[:, None], bad
+
+
+def encode_cells(rows: Sequence[Mapping[str, Any]], codings: Sequence[Coding]) -> FloatArray:
+    """Encode rows of plain cells, all of which their codings know: finite numbers within the limits, names or codes of
+    categories, None for a missing value. Columns become numbers first, so that the rest is done once for all."""
+    starts = np.cumsum([0, *(coding.feature.width for coding in codings)])
+    x = np.zeros((len(rows), starts[-1]))
+    one_hot, scaled = list[tuple[int, list[Any], Feature]](), list[tuple[int, list[Any], Feature]]()
+    for coding, start in zip(codings, starts.tolist(), strict=False):
+        feature, name = coding.feature, coding.feature.name
+        values: list[Any] = [row[name] for row in rows]
+        if not coding.numeric:
+            values = _ranks(values, coding)
+        if feature.flagged:
+            known = coding.ranks if coding.numeric else (ABSENT,)
+            missing = [value is None or (text_of(value) if coding.numeric else value) in known for value in values]
+            values = [feature.fill_value if absent else value for value, absent in zip(values, missing, strict=True)]
+            x[:, start + 1] = missing
+        (one_hot if feature.kind == "categorical" else scaled).append((start, values, feature))
+    if scaled:
+        places, numbers, features = zip(*scaled, strict=True)
+        origin, unit = (np.array([[getattr(each, end)] for each in features]) for end in ("origin", "unit"))
+        x[:, places] = ((np.array(numbers, dtype=np.float64) - origin) / unit).T
+    if one_hot:
+        places, ranks, _ = zip(*one_hot, strict=True)
+        x[np.arange(len(rows)), np.array(places)[:, None] + np.array(ranks)] = 1.0
+    return x
+
+
+def _ranks(cells: Sequence[Any], coding: Coding) -> list[int]:
+    kinds = set(map(type, cells))
+    if kinds == {str}:
+        return [coding.ranks[cell] for cell in cells]
+    if kinds == {int}:  # a text for each cell would cost more than the rest
+        return [coding.codes[cell] for cell in cells]
+    return [coding.absent if cell is None else coding.ranks[text_of(cell)] for cell in cells]
 
 
 def complaint(column: pd.Series, coding: Coding) -> str:

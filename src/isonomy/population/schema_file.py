@@ -6,19 +6,17 @@ The keys of the top level, of ``[label]``, ``[split]`` and ``[features.<column>]
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
-import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isonomy.errors import FileError, SchemaError
+from isonomy.errors import SchemaError
 from isonomy.population.encoding import text_of
 from isonomy.population.feature import Feature, Label, Split
-from isonomy.population.toml import TEXT, read_toml, write_key, write_table
+from isonomy.population.toml import read_text, read_toml, refuse_unknown, write_key, write_table
 
 if TYPE_CHECKING:
     from isonomy.population.schema import Schema
@@ -34,14 +32,12 @@ _HEADER = """\
 
 def read_schema(source: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the arguments of ``Schema`` from a TOML file or TOML text; every mistake names its table and key."""
-    text, where = _text(source)
-    try:
-        content = read_toml(text, where)
-    except tomllib.TOMLDecodeError as error:
-        raise SchemaError(f"{where} is not valid TOML: {error}.") from error
-    _check_keys(content, (*_TOP, "label", "split", "features", "model"), "The top level")
+    written = isinstance(source, str) and ("\n" in source or "=" in source)
+    text = str(source) if written else read_text(Path(source), "Schema file")
+    content = read_toml(text, "The text" if written else f"File {source}", error=SchemaError)
+    refuse_unknown(content, (*_TOP, "label", "split", "features", "model"), "The top level", SchemaError)
     model = _table(content.get("model", {}), "model")
-    _check_keys(model, ("inputs",), "[model]")
+    refuse_unknown(model, ("inputs",), "[model]", SchemaError)
     features = _table(content.get("features", {}), "features")
     _check_size(features)
     top = {key: _value(kind, content[key], repr(key)) for key, kind in _TOP.items() if key in content}
@@ -97,37 +93,15 @@ def _entries(part: Any) -> dict[str, Any]:
     return entries
 
 
-def _text(source: str | os.PathLike[str]) -> tuple[str, str]:
-    if isinstance(source, str) and ("\n" in source or "=" in source):
-        return source, "The text"
-    path = Path(source)
-    try:
-        if path.stat().st_size > 4 * TEXT:  # characters have up to four bytes
-            raise FileError(f"Schema file {path} is longer than {TEXT >> 20} MiB.")
-        return path.read_text(encoding="utf-8"), f"File {path}"
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise FileError(f"Schema file {path} cannot be read: {reason}.") from error
-
-
 def _table(value: Any, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise SchemaError(f"[{name}] must be a table. Got {value!r}.")
     return value
 
 
-def _check_keys(table: Mapping[str, Any], known: Iterable[str], where: str) -> None:
-    known = tuple(known)
-    for key in table:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            advice = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(map(repr, known))}."
-            raise SchemaError(f"{where} has an unknown key {key!r}; {advice}")
-
-
 def _read(table: Any, kinds: Mapping[str, str], where: str) -> dict[str, Any]:
     entries = _table(table, where.strip("[]"))
-    _check_keys(entries, kinds, where)
+    refuse_unknown(entries, kinds, where, SchemaError)
     if "column" in kinds and "column" not in entries:
         raise SchemaError(f"{where} needs a key 'column'.")
     return {key: _value(kinds[key], value, f"{where} key {key!r}") for key, value in entries.items()}

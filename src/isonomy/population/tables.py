@@ -136,8 +136,26 @@ def open_text(path: Path, encoding: str) -> TextIO:
 
 def header_of(file: Path, encoding: str) -> str:
     """Return the header of a CSV file, if it is of a reasonable length; what is no text becomes surrogates."""
+    if not file.is_file():
+        raise FileError(f"Table {file} cannot be read: there is no such file or folder.")
     with _open_bytes(file) as content:
         return _read_header(content, file, encoding)
+
+
+def column_names(path: str | os.PathLike[str], dialect: Dialect = USUAL) -> list[str]:
+    """Return the names of the columns of a table."""
+    file = Path(path)
+    if not file.is_file():
+        raise FileError(f"Table {file} cannot be read: there is no such file.")
+    if file.name.lower().endswith(PARQUET):
+        with open_parquet(file) as content:
+            return list(content.schema_arrow.names)
+    header = header_of(file, dialect.encoding)
+    first = io.BytesIO(header.encode(dialect.encoding, "surrogateescape"))
+    try:
+        return list(_csv_reader(first, _resolved(file, dialect, header)).schema.names)
+    except pa.ArrowException as error:
+        raise FileError(f"Table {file} cannot be read as CSV: {first_line(error)}.") from error
 
 
 def _read_header(content: Any, file: Path, encoding: str) -> str:

@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-from isonomy.errors import FileError
+from isonomy.errors import FileError, IsonomyError
 
 TEXT = 2**22
 """Characters of a TOML or JSON text from a stranger: a list ``[],`` of three takes 64 bytes in Python."""
 
 
-def read_toml(text: str, where: str, most: int = TEXT) -> dict[str, Any]:
-    """Parse a text of a reasonable size and depth; ``tomllib.TOMLDecodeError`` where it is no TOML."""
-    return _bounded(tomllib.loads, text, where, most)  # type: ignore[no-any-return]
+def read_text(path: Path, what: str, most: int = TEXT) -> str:
+    """Return the text of a file of a reasonable size; ``what`` it is, such as "Schema file", is for errors."""
+    try:
+        if path.stat().st_size > 4 * most:  # characters have up to four bytes
+            raise FileError(f"{what} {path} is longer than {most >> 20} MiB.")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise FileError(f"{what} {path} cannot be read: {reason}.") from error
+
+
+def read_toml(text: str, where: str, most: int = TEXT, error: type[IsonomyError] = FileError) -> dict[str, Any]:
+    """Parse a text of a reasonable size and depth; an ``error`` that says ``where`` in case it is no TOML."""
+    try:
+        return _bounded(tomllib.loads, text, where, most)  # type: ignore[no-any-return]
+    except tomllib.TOMLDecodeError as wrong:
+        raise error(f"{where} is not valid TOML: {wrong}.") from wrong
+
+
+def refuse_unknown(keys: Iterable[str], known: Collection[str], where: str, error: type[IsonomyError]) -> None:
+    """Refuse the first key that is not known: ``where`` it stands, and the nearest that is."""
+    for key in keys:
+        if key not in known:
+            raise error(f"{where} has an unknown key {key!r}; {nearest(key, known, 'known keys are')}")
+
+
+def nearest(word: str, known: Collection[str], listed: str, cutoff: float = 0.5) -> str:
+    """Return the advice for a word that is not known: the nearest one, else the words ``listed`` and all of them."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=cutoff)
+    return f"did you mean {near[0]!r}?" if near else f"{listed} {', '.join(map(repr, known))}."
 
 
 def read_json(text: bytes | str, where: str) -> Any:

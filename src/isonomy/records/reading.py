@@ -19,10 +19,9 @@ import pandas as pd
 from isonomy.arithmetic import FloatArray
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means
-from isonomy.certificates.dual import Dual
-from isonomy.certificates.forms import network_of
-from isonomy.certificates.profiles import CellBlocks
-from isonomy.certificates.protocol import Shift
+from isonomy.certificates.models import model_of
+from isonomy.certificates.protocol import Shift, ShiftDual
+from isonomy.certificates.reweighting import Reweighting, ShiftBounds
 from isonomy.certificates.shifts import shift_of
 from isonomy.certificates.worst_case import Points
 from isonomy.errors import FileError, IsonomyError
@@ -33,9 +32,10 @@ from isonomy.problem import Problem
 from isonomy.similarity.files import metric_from_text
 from isonomy.similarity.metric import Metric
 from isonomy_verify import record as files
-from isonomy_verify.claims import Profiles
+from isonomy_verify.claims import Profiles, inflated
 from isonomy_verify.definitions import MATRICES
-from isonomy_verify.evidence import number, profiles_of, sources_of
+from isonomy_verify.evidence import individuals_of, number, profiles_of, sources_of
+from isonomy_verify.individuals import Individuals, deflated
 from isonomy_verify.text import printable, quoted
 
 SENTENCE = 500
@@ -55,6 +55,7 @@ class Record:
     problem: Problem
     schema: Schema
     shift: Shift  # the populations that the claims are about
+    shifts: tuple[Reweighting, ...]  # further ones, in which no individual moves
     epsilon: float | None  # the accepted mean violation, if one was named
     confidence: float | None  # of the statement about the population behind the sample, if there is one
     arithmetic: str
@@ -62,6 +63,7 @@ class Record:
     lower: float  # an explicit population of the shift has this mean violation
     verdict: str | None  # against ε, if there is one
     profiles: Profiles
+    alone: Individuals  # claims about everybody alone
     weights: FloatArray
     rows: IntArray  # places of the individuals in the table
     people: Population | None  # None when the record is redacted
@@ -75,9 +77,38 @@ class Record:
         return self.signers[0] if self.signers else ""
 
     @cached_property
-    def dual(self) -> Dual:
+    def dual(self) -> ShiftDual:
         """Return the dual of the shift over the profiles."""
-        return Dual(CellBlocks(self.profiles, self.weights), self.shift)
+        schema, x = self.schema, np.empty((0, 0)) if self.people is None else self.people.x
+        if self.people is None and self.shift.grouped_by:
+            raise FileError("The record is redacted: it does not tell who is in which group.")
+        return self.shift.dual(self.profiles, self.weights, self.shift.groups(x, schema))
+
+    @property
+    def answers(self) -> list[dict[str, Any]]:
+        """Return the claims about shifts in which no individual moves: its own, if it is one, and the further ones."""
+        return list(self.document["claims"].get("shifts", []))
+
+    def under(self, shift: Reweighting) -> ShiftBounds:
+        """Return the bounds of the mean violation for a shift in which no individual moves, from the evidence."""
+        x = np.empty((0, 0)) if self.people is None else self.people.x
+        if self.people is None and shift.kernel.grouped_by:
+            raise FileError("The record is redacted: it does not tell who is in which group.")
+        groups, largest = shift.groups(x, self.schema), float(inflated(self.profiles.largest))
+        return shift.answer(self.alone.highs(slice(None)), deflated(self.alone.lower), self.weights, groups, largest)
+
+    def proved_and_attained(self) -> tuple[float, float | None]:
+        """Return both bounds as the evidence has them, without a margin; the second is None where it is redacted."""
+        if isinstance(self.shift, Reweighting):
+            if self.people is None and self.shift.kernel.grouped_by:
+                return self.upper, None
+            answer = self.under(self.shift)
+            return answer.upper, None if self.people is None else answer.lower
+        if self.people is None and self.shift.grouped_by:
+            return self.upper, None
+        dual, size = self.dual, self.shift.size
+        attained = None if self.points is None else dual.attained(self.points, self.weights, size).value
+        return self.dual.bound(self.shift.size).upper, attained
 
     @property
     def gamma(self) -> float:
@@ -91,8 +122,8 @@ class Record:
 
     @property
     def ground(self) -> Metric | None:
-        """Return the ground cost of a move; None where no individual moves."""
-        return self.shift.ground_cost
+        """Return the ground cost by which distances of populations are measured; None where there is none."""
+        return self.shift.distance_cost
 
     def curve(self, gammas: Iterable[float]) -> pd.DataFrame:
         """Return upper and lower bounds for other sizes of the shift; lower is missing where the record is redacted.
@@ -101,9 +132,14 @@ class Record:
         """
         gammas = [float(gamma) for gamma in gammas]
         shifts = [self.shift.resized(gamma) for gamma in gammas]
+        if isinstance(self.shift, Reweighting):
+            answers = [self.under(shift) for shift in shifts if isinstance(shift, Reweighting)]
+            lower = [np.nan if self.people is None else each.lower for each in answers]
+            upper = [each.upper for each in answers]
+            return pd.DataFrame({self.shift.size_name: gammas, "upper": upper, "lower": lower})
         lower = [np.nan] * len(gammas)
         if self.points is not None:
-            lower = [self.points.mixture(self.weights, shift).value for shift in shifts]
+            lower = [self.dual.attained(self.points, self.weights, gamma).value for gamma in gammas]
         upper = [bound.upper for bound in self.dual.curve(gammas)]
         if self.points is not None and self.people is not None:
             people = self.people.x, self.weights
@@ -150,8 +186,7 @@ def _read(path: Path) -> Record:
     )
     assert metric is not None
     domain = schema.domain(question["domain"])
-    arrays = record.group("network") | {name: np.array(predicate["network"][name]) for name in ("kinds", "names")}
-    arrays["head"] = np.array(question["head"])
+    arrays = {name: record.array(f"model.{name}") for name in record.names("model") if record.has(f"model.{name}")}
     weights = record.array("people.weights")
     evidence = profiles_of(record)
     profiles = Profiles(evidence.start, evidence.radius, evidence.value, evidence.largest, sources_of(record, evidence))
@@ -162,7 +197,7 @@ def _read(path: Path) -> Record:
         hashes=dict(record.hashes),
         signers=tuple(signers),
         problem=Problem(
-            network_of(arrays, remarks["network"]),
+            model_of(predicate["model"], arrays, question["head"], remarks["model"]).on(schema),
             metric,
             number(question["delta"]),
             domain,
@@ -171,7 +206,8 @@ def _read(path: Path) -> Record:
             question["max_branches"],
         ),
         schema=schema,
-        shift=shift_of(question["shift"], ground),
+        shift=shift_of(question["shift"], ground).on(domain, schema),
+        shifts=tuple(shift_of(each, None) for each in question.get("shifts", ())),  # type: ignore[misc]
         epsilon=None if question["epsilon"] is None else number(question["epsilon"]),
         confidence=None if question["confidence"] is None else number(question["confidence"]),
         arithmetic=str(question["arithmetic"]),
@@ -179,6 +215,7 @@ def _read(path: Path) -> Record:
         lower=number(claims["lower"]),
         verdict=None if claims["verdict"] is None else str(claims["verdict"]),
         profiles=profiles,
+        alone=individuals_of(record, len(weights), evidence.largest),
         weights=weights,
         rows=record.array("people.rows"),
         people=_people(record, schema, domain) if complete else None,

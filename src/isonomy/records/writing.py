@@ -24,21 +24,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy.bounds.kernel import preparations
+from isonomy.certificates.alone import ChangeAlone
 from isonomy.certificates.certificate import Certificate
-from isonomy.certificates.forms import Arrays, domain_arrays, network_arrays
-from isonomy.certificates.local import Bounds
+from isonomy.certificates.claims import individual_claims
+from isonomy.certificates.forms import Arrays, domain_arrays
+from isonomy.certificates.protocol import tier_for
+from isonomy.certificates.reweighting import Reweighting
 from isonomy.errors import DataError, FileError, needed
 from isonomy.files import file_hash
-from isonomy.networks.network import Network
+from isonomy.model import Model
 from isonomy.similarity.files import metric_to_text
 from isonomy_verify import definitions
 from isonomy_verify import record as files
-from isonomy_verify.claims import claimed_upper, inflated, inward, outward, verdict
-from isonomy_verify.decisions import PARTS, certain
-from isonomy_verify.heads import Head
-from isonomy_verify.individuals import DECISIONS, Individuals
-from isonomy_verify.tiers import Enclosure, enclose_at
+from isonomy_verify.alone import claims, largest_of
+from isonomy_verify.claims import inflated, outward, verdict
+from isonomy_verify.individuals import FLIPPABLE, Individuals
 
 WITHHELD = (
     "people.x",
@@ -47,17 +47,12 @@ WITHHELD = (
     "local.flip_counterpart",
     "points.person",
     "points.counterpart",
+    "model.people",
 )
 """Arrays that hold people's rows, and are not written when a record is redacted."""
 
 BLOCK = 2**20
 """Numbers written at a time."""
-
-MARGIN = 1e-7
-"""Decisions are claimed where they hold by more than this, the difference between machines."""
-
-ROWS = 1024
-"""Individuals looked at at a time."""
 
 _UNRECORDED = (
     "The statement rests on who belongs together, which is not in the evidence, so that nobody could check it."
@@ -74,6 +69,7 @@ def write(
     key: Path | None = None,
     beside: Sequence[str] = (),
     table: Mapping[str, Any] | None = None,
+    alone: Sequence[ChangeAlone] = (),
 ) -> Path:
     """Write ``certificate.json`` and ``evidence/`` into a directory, and return the path of the former.
 
@@ -82,6 +78,7 @@ def write(
     (:func:`isonomy.records.new_key`) that signs the document, into ``certificate.dsse.json``. ``beside`` are files of
     the directory, such as a report, that the document names by their hash. ``table`` says how the file of people was
     read (:func:`isonomy.population.tables.described`, and ``unknown``), so that others read it in no other way.
+    ``alone`` are the answers to questions about some features alone, which become claims too.
     """
     people, directory = certificate.people, Path(directory)
     if people is None:
@@ -93,20 +90,24 @@ def write(
     try:
         directory.mkdir(parents=True, exist_ok=True)
         fresh.mkdir()
-        hashes, shapes, alone = {}, {}, individuals(certificate)
-        for name, array in _arrays(certificate, alone).items():
+        hashes, shapes, model = {}, {}, _recorded_model(certificate, alone)
+        answers = [(each, _claimed_alone(each, model)) for each in alone]
+        for name, array in (_arrays(certificate, model) | _alone_arrays(answers)).items():
             shapes[name] = list(array.shape)
             hashes[f"{files.EVIDENCE}/{name}.bin"] = _write_array(fresh / f"{name}.bin", array, files.dtype_of(name))
-            if redact and name in WITHHELD:
+            if redact and withheld(name):
                 (fresh / f"{name}.bin").unlink()
         for name, text in _texts(certificate).items():
             (fresh / name).write_text(text, encoding="utf-8")
             hashes[f"{files.EVIDENCE}/{name}"] = file_hash(fresh / name)
         hashes |= {name: file_hash(directory / name) for name in beside}
-        predicate = _predicate(certificate, alone, dict(sources), created) | {
+        predicate = _predicate(certificate, model, dict(sources), created)
+        if answers:
+            predicate["claims"]["alone"] = [claims(each.features, own, certificate.weights) for each, own in answers]
+        predicate |= {
             "reading": {"table": None if table is None else dict(table), "model": _model_reading(certificate)},
             "arrays": shapes,
-            "withheld": [name for name in shapes if redact and name in WITHHELD],
+            "withheld": [name for name in shapes if redact and withheld(name)],
         }
         document = {
             "_type": files.STATEMENT,
@@ -122,24 +123,58 @@ def write(
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, str], created: str) -> dict[str, Any]:
+def withheld(name: str) -> bool:
+    """Return whether an array holds people's rows."""
+    return name in WITHHELD or (name.startswith("alone.") and name.endswith("counterpart"))
+
+
+def _recorded_model(certificate: Certificate, alone: Sequence[ChangeAlone]) -> Model:
+    tier = tier_for(certificate.problem, certificate.tier, certificate.arithmetic == "float32")
+    return tier.recorded(certificate, [each.certificate for each in alone])
+
+
+def _claimed_alone(change: ChangeAlone, model: Model) -> Individuals:
+    """Return what is claimed of everybody when only some features may change."""
+    local = change.certificate
+    tier = tier_for(replace(local.problem, model=model), local.tier, local.arithmetic == "float32")
+    columns = individual_claims(tier, local, None)
+    upper = np.array(local.upper)
+    return Individuals(upper, columns["claimed_lower"], columns["claimed_decision"], largest_of(tier.head, upper))
+
+
+def _alone_arrays(answers: Sequence[tuple[ChangeAlone, Individuals]]) -> Arrays:
+    """Return the arrays of questions about some features alone, by name."""
+    arrays: Arrays = {}
+    for number, (change, own) in enumerate(answers):
+        pairs = change.certificate.witnesses
+        parts = {
+            "upper": own.upper, "lower": own.lower, "decision": own.decision,
+            "counterpart": pairs.counterpart[own.lower > 0],
+            "flip_counterpart": pairs.flip_counterpart[own.decision == FLIPPABLE],
+        }  # fmt: skip
+        arrays |= {f"alone.{number}.{name}": np.asarray(array) for name, array in parts.items()}
+    return arrays
+
+
+def _predicate(certificate: Certificate, model: Model, sources: dict[str, str], created: str) -> dict[str, Any]:
     problem, people = certificate.problem, certificate.people
     assert people is not None
-    network = problem.network
-    kinds, names = (network_arrays(network)[name].tolist() for name in ("kinds", "names"))
-    section, ground = certificate.shift.section(), certificate.shift.ground_cost
-    lower, upper, hidden = claimed_bounds(certificate)
+    section, ground = certificate.shift.section(), certificate.shift.ground_file
+    changes = certificate.change_claims
+    others, shifts = [each.section() for each in certificate.shifts], certificate.shift_claims
+    lower, upper, hidden = certificate.claimed
     return {
         "question": {
             "delta": certificate.delta,
             "shift": {name: _json_number(value) for name, value in section.items()},
+            **({"shifts": others} if others else {}),
             "epsilon": certificate.epsilon,
             "confidence": certificate.confidence,
             "tier": certificate.tier,
             "arithmetic": certificate.arithmetic,
             "domain": problem.domain.kind,
-            "head": network.head,
-            "head_from": "file" if _head_in_file(network) else "declared",
+            "head": model.head,
+            "head_from": "file" if _head_in_file(model) else "declared",
             "classes": list(problem.outcome.classes),
             "favourable": list(problem.outcome.favourable),
             "threshold": problem.outcome.threshold,
@@ -152,16 +187,19 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
             "multiplier": certificate.multiplier,
             "hidden": hidden,
             "verdict": verdict(lower, upper, certificate.epsilon),
-            "population": _population(certificate),
-            "local": alone.claims(certificate.weights, certificate.epsilon),
+            "population": _population(certificate, shifts),
+            "local": certificate.individuals.claims(certificate.weights, certificate.epsilon),
+            **({"shifts": shifts} if shifts else {}),
+            **({} if changes is None else {"changes": changes}),
+            **_hints(certificate),
         },
         "selection": asdict(people.selection),
-        "network": {"kinds": kinds, "names": names},
+        "model": {"kind": model.kind, **model.section()},
         "remarks": {
             "software": f"isonomy {version('isonomy')}",
             "created": created,
             "sources": sources,
-            "network": network.name,
+            "model": model.name,
             "schema": people.schema.name,
             "metric": problem.metric.describe(),
             "refusal": certificate.refusal or (_UNRECORDED if certificate.clusters is not None else ""),
@@ -170,77 +208,32 @@ def _predicate(certificate: Certificate, alone: Individuals, sources: dict[str, 
     }
 
 
+def _hints(certificate: Certificate) -> dict[str, Any]:
+    """Return the hints of a composition, by which its claims follow from those about everybody."""
+    hints = None if certificate.shift.ground_cost is None else certificate.moved_claims.hints
+    return {} if hints is None else {"hints": {name: list(values) for name, values in hints._asdict().items()}}
+
+
 def _model_reading(certificate: Certificate) -> dict[str, Any] | None:
     """Return the options with which the model's file was read; None where it came from no file."""
-    opened = certificate.problem.network.opened
+    opened = certificate.problem.model.opened
     return None if opened is None else dict(opened)
 
 
-def _head_in_file(network: Network) -> bool:
+def _head_in_file(model: Model) -> bool:
     """Return whether the head follows from the model file: neither declared by the caller, nor assumed."""
-    return network.opened is not None and network.opened["head"] == "auto" and not network.assumed_head
+    return model.opened is not None and model.opened["head"] == "auto" and not model.assumed_head
 
 
-def claimed_bounds(certificate: Certificate) -> tuple[float, float, float]:
-    """Return the claimed lower and upper bound of the mean, with a margin for other machines, and what can hide."""
-    asked = (certificate.shift.kernel, certificate.multiplier)
-    implied, hidden = claimed_upper(certificate.profiles, certificate.weights, *asked)
-    return inward(certificate.lower), outward(implied), outward(hidden)
-
-
-def _population(certificate: Certificate) -> dict[str, Any] | None:
+def _population(certificate: Certificate, shifts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     if certificate.refusal or certificate.clusters is not None:
         return None
+    if isinstance(certificate.shift, Reweighting):  # the claim about the shift has what shows it
+        return {"upper": shifts[0]["behind"]["upper"], "multiplier": None}
     bound = certificate.population
     # Bets are on claims, which exceed the derived bounds by a margin: four times the margin covers the difference.
     margin = float(inflated(certificate.profiles.largest)) - certificate.profiles.largest
     return {"upper": outward(bound.upper + 1e-6 + 4 * margin), "multiplier": bound.multiplier}
-
-
-def individuals(certificate: Certificate) -> Individuals:
-    """Return the claims (n,) on each individual, derived by the lines that check them.
-
-    Another machine's numbers differ in the last bits: a decision is claimed where it holds by more than that, and where
-    half the parts that a checker may use prove it. Other decisions are undecided in the record.
-    """
-    problem, local, largest = certificate.problem, certificate.local, certificate.profiles.largest
-    float32, rows = certificate.arithmetic == "float32", range(0, len(local), ROWS)
-    bounds = Bounds(problem, certificate.tier, float32).kernel
-    exact, bounds.head = Head(bounds.head.kind, bounds.head.outputs), replace(bounds.head, margin=MARGIN)
-    clear = replace(bounds.head, run_unit=False)
-    decision = np.argmax(local.decision[:, None] == np.array(DECISIONS), axis=1).astype(np.uint8)
-    certified, flippable, undecided = (DECISIONS.index(kind) for kind in ("certified", "flippable", "undecided"))
-    lower = np.array(local.lower)
-    for some in (np.arange(start, min(start + ROWS, len(local))) for start in rows):
-        x, at = (own := np.ascontiguousarray(local.x[some])), enclose_at(bounds.alone, own)
-        other, turned = (
-            enclose_at(preparations(problem.network).single(), np.ascontiguousarray(y[some]))
-            for y in (local.witnesses.counterpart, local.witnesses.flip_counterpart)
-        )
-        _check_range(certificate, exact.received(at), some)
-        lower[some] = np.minimum(lower[some], exact.attained(at, other))
-        mine, theirs = clear.decision(at), clear.decision(turned)
-        flips = (decision[some] == flippable) & (mine >= 0) & (theirs >= 0) & (mine != theirs)
-        stands = (decision[some] == certified) & bounds.keeps(x, inflated(local.upper[some]))
-        failed = np.flatnonzero((decision[some] == certified) & ~stands)
-        if len(failed):
-            known = bounds.chunk(x[failed])
-            stands[failed] = certain(bounds, x[failed], known, np.ones(len(failed), dtype=bool), PARTS // 2)
-        decision[some[(decision[some] > 0) & ~flips & ~stands]] = undecided
-    return Individuals(np.array(local.upper), lower, decision, largest)
-
-
-def _check_range(certificate: Certificate, given: Enclosure, rows: NDArray[np.intp]) -> None:
-    """Refuse a declared range of outputs that individuals themselves leave."""
-    if certificate.output_range is None:
-        return
-    low, high = certificate.output_range
-    outside = np.flatnonzero(((given.low > high) | (given.high < low)).any(axis=1))
-    if len(outside):
-        i, out = int(rows[outside[0]]), given.low[outside[0]]
-        raise DataError(
-            f"'output_range' must hold all outputs. Got {low:g} to {high:g}, but individual {i} gets {float(out[0]):g}."
-        )
 
 
 def _texts(certificate: Certificate) -> dict[str, str]:
@@ -255,8 +248,8 @@ def _texts(certificate: Certificate) -> dict[str, str]:
     if not _equal_arrays(space, domain_arrays(problem.domain)):
         raise DataError("A record needs individuals in the domain of their schema: give the schema their ranges.")
     possible = definitions.domain_of(texts[files.SCHEMA], "realizable")
-    for name, metric in ((files.METRIC, problem.metric), (files.GROUND, certificate.shift.ground_cost)):
-        if metric is None:  # no individual moves
+    for name, metric in ((files.METRIC, problem.metric), (files.GROUND, certificate.shift.ground_file)):
+        if metric is None:
             continue
         texts[name] = metric_to_text(metric)
         try:
@@ -273,12 +266,13 @@ def _equal_arrays(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return all(np.array_equal(one[name], other[name]) for name in one)
 
 
-def _arrays(certificate: Certificate, alone: Individuals) -> Arrays:
+def _arrays(certificate: Certificate, model: Model) -> Arrays:
     """Return all arrays by name; those that are mapped from files stay there."""
     x, weights, people, local = certificate.x, certificate.weights, certificate.people, certificate.local
-    profiles, points = certificate.profiles, certificate.points
+    profiles, points, alone = certificate.profiles, certificate.points, certificate.individuals
     assert people is not None
-    mass = certificate.shift.masses(certificate.mixture, weights, len(points.owner))
+    still = isinstance(certificate.shift, Reweighting)  # then the claims about everybody alone are the evidence
+    mass = np.zeros(len(points.owner)) if still else certificate.moved_claims.plan.masses(weights, len(points.owner))
     # The attainable points of the claimed population, and every individual unmoved.
     recorded = points[np.flatnonzero((mass > 0) | (points.cost == 0))]
     passes = np.unique(profiles.source)
@@ -289,7 +283,8 @@ def _arrays(certificate: Certificate, alone: Individuals) -> Arrays:
             "lower": alone.lower,
             "decision": alone.decision,
             "counterpart": local.witnesses.counterpart[alone.lower > 0],
-            "flip_counterpart": local.witnesses.flip_counterpart[alone.decision == DECISIONS.index("flippable")],
+            "flip_counterpart": local.witnesses.flip_counterpart[alone.decision == FLIPPABLE],
+            **({} if still or certificate.steady is None else {"steady": certificate.radii}),
         },
         "profiles": {
             "count": np.diff(profiles.start),
@@ -307,10 +302,9 @@ def _arrays(certificate: Certificate, alone: Individuals) -> Arrays:
             "value": recorded.value,
             "mass": mass[(mass > 0) | (points.cost == 0)],
         },
-        "network": network_arrays(certificate.problem.network),
+        "model": model.arrays(),
     }
-    named = {f"{group}.{name}": np.asarray(array) for group, arrays in groups.items() for name, array in arrays.items()}
-    return {name: array for name, array in named.items() if array.dtype.kind != "U"}
+    return {f"{group}.{name}": np.asarray(array) for group, arrays in groups.items() for name, array in arrays.items()}
 
 
 def _write_array(path: Path, array: NDArray[Any], dtype: np.dtype[Any]) -> str:
@@ -345,9 +339,11 @@ def _replace_record(directory: Path, fresh: Path, content: bytes, envelope: byte
     return target
 
 
-def _json_number(value: float | str) -> float | str:
-    """Return a number for JSON, which has no infinity; a text as it is."""
-    return value if isinstance(value, str) or math.isfinite(value) else "inf"
+def _json_number(value: Any) -> Any:
+    """Return a number for JSON, which has no infinity; anything else as it is."""
+    if isinstance(value, dict):
+        return {name: _json_number(each) for name, each in value.items()}
+    return "inf" if isinstance(value, float) and value == math.inf else value
 
 
 # -- signatures --------------------------------------------------------------------------------------------------

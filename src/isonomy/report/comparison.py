@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from isonomy.records import Record
 
 QUESTION = (
-    "delta", "shift", "gamma", "order", "ground", "at_least", "epsilon", "tier", "domain", "classes", "favourable",
+    "delta", "shift", "gamma", "order", "ground", "at_least", "kappa", "bins", "features", "limits", "strangers",
+    "shifts", "epsilon", "tier", "domain", "classes", "favourable",
     "threshold", "individuals",
 )  # fmt: skip
-PARTS = {"network": "", "people": "people.x.bin", "metric": "metric.toml", "schema": "schema.toml"}
+PARTS = {"model": "", "people": "people.x.bin", "metric": "metric.toml", "schema": "schema.toml"}
 CHANGED = {
     "better": "✅ The new one certainly has a smaller mean violation.",
     "worse": "❌ The new one certainly has a larger mean violation.",
@@ -35,7 +36,7 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
         stated = asked | asked["shift"] | {"shift": asked["shift"]["kind"], "ground": ground}
         questions.append(stated | {"individuals": len(record.weights)})
         evidence = {part: record.hashes.get(f"evidence/{file}") for part, file in PARTS.items()}
-        hashes.append(evidence | {"network": record.problem.network.hash()})
+        hashes.append(evidence | {"model": record.problem.model.hash()})
     changed = {part: hashes[0][part] != hashes[1][part] for part in PARTS}
     sides = {name: [one.get(name) for one in questions] for name in QUESTION}
     question = {name: two for name, two in sides.items() if two[0] != two[1]}
@@ -46,6 +47,8 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
     if alike:  # only bounds that do not overlap say that something changed
         certainly = "better" if new.upper < old.lower else "worse" if new.lower > old.upper else None
         headline = CHANGED[certainly]
+    condition = next((each.problem.model.condition for each in (old, new) if each.problem.model.condition), "")
+    headline = f"{headline} All of it holds {condition}." if condition else headline
     made = [
         Rounded.of(each.lower, each.upper, each.epsilon, each.problem.model.head == "regression") for each in (old, new)
     ]
@@ -53,7 +56,7 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
     rows: list[Any] = [
         ("proved, at most", *(rounded.proved("upper", "Proved, at most", each.upper) for each in (old, new))),
         ("found, at least", *(rounded.attained("lower", "Found, at least", each.lower) for each in (old, new))),
-        *([("verdict", *(each or "none" for each in verdicts))] if any(verdicts) else []),
+        *([("verdict", *_verdicts(old, new))] if any(verdicts) else []),
         *((name, *map(_asked, values)) for name, values in question.items()),
     ]
     parts = [name for name, value in changed.items() if value]
@@ -85,6 +88,11 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
     )
     shown = table("change", "What changed", "", "before", "after", rows=rows)
     return Facts(headline, None, (Section("change", tuple(listing), tuple(sentences), (shown,)),))
+
+
+def _verdicts(old: Record, new: Record) -> list[str]:
+    """Return both verdicts, each with what it rests on."""
+    return [f"{each.verdict}{each.problem.model.behind}" if each.verdict else "none" for each in (old, new)]
 
 
 def _asked(value: Any) -> str:

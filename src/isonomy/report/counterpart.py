@@ -23,22 +23,21 @@ def facts_of_row(
 
     ``place`` is the person's row in the certificate, ``name`` the id in the table.
     """
-    network, schema, witnesses = local.problem.network, local.problem.schema, local.witnesses
+    model, schema, witnesses = local.problem.model, local.problem.schema, local.witnesses
     assert schema is not None
     upper, lower, decision = float(local.upper[place]), float(local.lower[place]), str(local.decision[place])
-    rounded = rounded or Rounded.of(lower, upper, None, network.head == "regression")
+    rounded = rounded or Rounded.of(lower, upper, None, model.head == "regression")
     most = rounded.proved("upper", "For somebody similar this can change by at most", upper)
     least = rounded.attained("lower", "A counterpart was found for whom it changes by", lower)
     pair = witnesses.frame(place)
-    gets = network(np.stack([witnesses.individual[place], witnesses.counterpart[place]]))
-    names = output_names(network, schema)
+    gets = model(np.stack([witnesses.individual[place], witnesses.counterpart[place]]))
+    names = output_names(model, schema)
     known = schema.label is not None and len(schema.label.classes) == len(names)
     keys = names if known else [f"output {i}" for i in range(len(names))]
     mine, theirs = (dict(zip(keys, each.tolist(), strict=True)) for each in gets)
     # Of two classes both change alike: the second is the one that is shown.
-    paired = network.head == "softmax" or network.classes == 1
-    output = 1 if len(names) == 2 and paired else int(np.argmax(np.abs(gets[0] - gets[1])))
-    output_name = f"predicted {names[output]}" if network.head == "regression" else f"probability of “{names[output]}”"
+    output = 1 if len(names) == 2 and model.exclusive else int(np.argmax(np.abs(gets[0] - gets[1])))
+    output_name = f"predicted {names[output]}" if model.head == "regression" else f"probability of “{names[output]}”"
     roles, differs = {each.name: role_of(each) for each in schema.features}, pair["differs"] == "*"
     tables = tuple(
         table(code, code, "Feature", "This person", "Counterpart",
@@ -55,14 +54,15 @@ def facts_of_row(
         exact("prediction", "Prediction", mine, _outputs_text(names, gets[0], rounded)),
         most,
         least,
-        exact("decision", "Decision", decision, _decision_sentence(local, place, names, rounded)),
+        exact("decision", "Decision", decision, model.conditional(_decision_sentence(local, place, names, rounded))),
+        *([exact("condition", "All of this holds", model.condition)] if model.condition else []),
         exact("counterpart_prediction", "The worst counterpart found", theirs, _outputs_text(names, gets[1], rounded)),
         exact("differs", "Differs in", [str(name) for name in pair.index[differs]], ""),
         *(exact(side, side, {str(name): _item(value) for name, value in pair[side].items()}, "")
           for side in ("individual", "counterpart")),
     )  # fmt: skip
     outputs = tuple(rounded.observed("gets", output_name, float(each[output])) for each in gets)
-    headline = f"For somebody similar this can change by at most {most} (proved); {change}."
+    headline = model.conditional(f"For somebody similar this can change by at most {most} (proved); {change}.")
     return Facts(headline, None, (Section("row", listing, tables=tables), Section("gets", outputs)))
 
 
@@ -74,8 +74,8 @@ def _decision_sentence(local: LocalCertificate, place: int, names: Sequence[str]
     three = np.stack(
         [each[place] for each in (witnesses.individual, witnesses.counterpart, witnesses.flip_counterpart)]
     )
-    gets = problem.network(three)
-    own, shown, _ = decided(gets, problem.outcome, regression=problem.network.head == "regression")
+    gets = problem.model(three)
+    own, shown, _ = decided(gets, problem.outcome, regression=problem.model.head == "regression")
     if own != shown:
         return sentence
     pair = witnesses.frame(place, flip=True)

@@ -16,18 +16,22 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from isonomy.arithmetic import reached
 from isonomy.fairness import SCORES
 from isonomy.report import words
-from isonomy.report.counterpart import facts_of_row
-from isonomy.report.drivers import drivers
+from isonomy.report.directions import directions
 from isonomy.report.findings import Findings
-from isonomy.report.groups import groups
-from isonomy.report.numbers import parameter, percent
-from isonomy.report.people import DECISIONS, Group, all_people, find_groupings, group_tables, histogram, shares_of
-from isonomy.report.privacy import SMALLEST, hidden_groups
-from isonomy.report.sections import Cell, Fact, Facts, FactTable, Rounded, Section, exact, percentage, round_down, table
-from isonomy.report.shifted import shift, worst_population
+from isonomy.report.groups import find_groupings, groups
+from isonomy.report.numbers import date_of, either, spoken
+from isonomy.report.people import drawn, everyone
+from isonomy.report.privacy import hidden_groups
+from isonomy.report.sections import Cell, Fact, Facts, Rounded, Section, exact, round_down, table
 from isonomy.report.similar import sampled_people, similar
+from isonomy.report.tomorrow import tomorrow
+from isonomy.report.turns import KINDS, Turns
+
+MOST_LINES = 400
+"""People who have a line each in a figure."""
 
 _MADE: WeakKeyDictionary[Findings, Facts] = WeakKeyDictionary()
 """The facts of the findings that are in memory, which every rendering asks for."""
@@ -38,9 +42,9 @@ def facts_of(audit: Findings) -> Facts:
     if audit not in _MADE:
         sheet = Sheet(audit)
         sections = (
-            sheet.summary(), sheet.proved(), sheet.not_proved(), shift(audit, sheet.round), sheet.people(),
-            sheet.decisions(), sheet.pairs(), drivers(audit, sheet.round), worst_population(audit, str(sheet.lower)),
-            groups(audit, sheet.hidden, sheet.round), sheet.check(),
+            sheet.summary(), sheet.finding(), sheet.who(), sheet.much(), sheet.tomorrow,
+            groups(audit, sheet.groupings, sheet.hidden, sheet.round), everyone(audit, sheet.turns, sheet.round),
+            sheet.asked(), sheet.check(),
         )  # fmt: skip
         _MADE[audit] = Facts(sheet.headline, audit.verdict, sections, audit.redacted, sheet.marks)
     return _MADE[audit]
@@ -53,41 +57,55 @@ class Sheet:
         certificate = audit.certificate
         self.audit, self.certificate, self.redacted = audit, certificate, audit.redacted
         lower, upper = audit.claimed
-        self.round = Rounded.of(lower, upper, certificate.epsilon, audit.regression, certificate.searched)
-        self.similar = similar(audit)
+        points = not audit.regression
+        self.round = Rounded.of(lower, upper, certificate.epsilon, audit.regression, certificate.searched, points)
+        self.similar, self.turns = similar(audit), Turns(audit)
+        self.upper = self.round.proved("upper", f"{certificate.shift.mean_words}, proved", upper)
+        self.lower = self.round.attained("lower", f"{certificate.shift.mean_words}, shown", lower)
         self.parameters = (
-            exact("delta", "δ, similar", certificate.delta),
+            exact("delta", "How far similar people may differ, δ", certificate.delta),
             *(exact(*term) for term in certificate.shift.terms()),
             exact("metric", "Metric", certificate.problem.metric.describe()),
             exact("domain", "Domain", certificate.problem.domain.kind),
-            exact("tier", "Tier", certificate.tier),
+            exact("tier", "Method", certificate.tier),
             exact("epsilon", "ε, accepted", certificate.epsilon),
         )
-        self.upper = self.round.proved("upper", f"{certificate.shift.mean_words}, proved", upper)
-        self.lower = self.round.attained("lower", f"{certificate.shift.mean_words}, found", lower)
-        unit = words.unit(audit) if audit.regression else ""
-        # Claims have six decimals.
-        reached = str(self.lower) if lower > 0 else "0.00000" if certificate.lower > 0 else None
-        kind, mark, flips = words.decision_outcome(audit)
-        bounds = certificate.headline(str(self.upper), reached, unit)
-        self.headline = " ".join(filter(None, (words.unread_attributes(audit, self.similar), bounds, flips)))
-        self.marks = ((audit.verdict or "none", words.MARKS[audit.verdict]), (kind, mark))
+        least = reached(self.round.lower(lower)) if certificate.lower > 0 else "0"
+        finding = words.finding(audit, self.turns, self.similar)
+        self.size = audit.model.conditional(words.size(audit, str(self.upper), least, self.round))
+        self.direction = words.direction(audit, self.turns)
+        self.headline = audit.model.conditional(
+            " ".join(filter(None, (words.unread_attributes(audit, self.similar), finding)))
+        )
+        kind, mark = words.outcome(audit, self.turns)
+        self.marks = tuple(
+            (each, f"{text}{audit.model.behind}")
+            for each, text in ((kind, mark), (audit.verdict or "none", words.MARKS[audit.verdict]))
+        )
         self.sized = certificate.shift.ground_cost is not None  # a larger shift has more populations
         largest = audit.largest_gamma if self.sized else None
         printed = "any" if largest == math.inf else "" if largest is None else round_down(largest)
-        self.largest = Fact("largest_gamma", "Proved within ε for shifts up to", largest, "down", True, printed)
+        self.largest = Fact("largest_gamma", certificate.shift.largest_words, largest, "down", True, printed)
         confidence = f"The population behind the sample, with confidence {certificate.confidence}"
         self.population = (
             exact("population.refusal", "The population behind the sample", certificate.refusal, "nothing is proved")
             if certificate.refusal
-            else self.round.proved("population.upper", confidence, certificate.population_upper)
+            else self.round.proved("population.upper", confidence, self._behind())
         )
-        self.population_statement = words.population_statement(certificate, str(self.population))
+        self.population_statement = words.population_statement(certificate, f"{self.population}{self.round.unit}")
         self.groupings, self.grouping_notes = find_groupings(audit.people)
         self.hidden = hidden_groups(self.groupings) if self.redacted else frozenset()
-        self.total = all_people(audit)
-        self.by_group = group_tables(audit, self.groupings, self.hidden)
-        self.weighted = " Shares are of the sampling weights." if audit.people.schema.weight else ""
+        self.open_groups = {
+            (grouping.title, name) for grouping in self.groupings for name in grouping.names
+            if not self.redacted or (grouping.title, name) not in self.hidden
+        }  # fmt: skip
+        self.tomorrow = tomorrow(audit, self.round, self.population)
+
+    def _behind(self) -> float:
+        """Return the bound for the population behind the sample, as the claims have it where these have one."""
+        still = self.certificate.shift.ground_cost is None
+        own = self.certificate.shift_claims[0].get("behind") if still else None
+        return self.certificate.population_upper if own is None else float(own["upper"])
 
     def summary(self) -> Section:
         """Return the facts with stable codes, in the order of the document, and the sentences of the verdict."""
@@ -98,15 +116,16 @@ class Sheet:
         group = None if audit.group is None else audit.group.four_fifths
         judged = "; ".join(f"{name}: {kind}" for name, kind in (group or {}).items())
         rule = f"Four-fifths rule for {audit.favourable}" if audit.favourable else "Four-fifths rule"
-        limit = words.shift_limit(self.largest.value, str(self.largest)) if self.sized else ""
+        limit = words.shift_limit(self.largest.value, str(self.largest), certificate.shift.up_to) if self.sized else ""
         measured = {shift.name: shift.distance for shift in audit.shifts}
         distances = [{"name": name, "estimate": each.estimate, "floor": each.floor, "lower": each.lower}
                      for name, each in measured.items()]  # fmt: skip
         far = (f"{name}: estimate {each.estimate:.4g} (floor {each.floor:.4g}), at least {round_down(each.lower)}"
                for name, each in measured.items())  # fmt: skip
         confidence = [exact("population.confidence", "Its confidence", certificate.confidence)]
+        counted, behind = f" of {len(people):,}", audit.model.behind
         listing = (
-            exact("remarks", "Notes", [audit.network.remark] if audit.network.remark else [], audit.network.remark),
+            exact("remarks", "Notes", [audit.model.remark] if audit.model.remark else [], audit.model.remark),
             exact("title", "Audit", audit.title),
             exact("sentence", "In a sentence", self.headline),
             exact("individuals", "Individuals", len(people)),
@@ -114,16 +133,17 @@ class Sheet:
             exact("split", "Part of the table", people.split),
             exact("selection", "Audited", people.selection.as_dict(), people.selection.words()),
             *self.parameters,
-            exact("verdict", "Verdict", audit.verdict),
+            exact("verdict", "Verdict", audit.verdict, f"{audit.verdict}{behind}" if audit.verdict else None),
+            *([exact("condition", "All of this holds", audit.model.condition)] if audit.model.condition else []),
             self.upper,
             self.lower,
-            self.round.proved("local.mean_upper", "Mean violation of these people, proved", local.mean_upper),
-            self.round.attained("local.mean_lower", "Mean violation of these people, found", local.mean_lower),
-            *(
-                exact(f"decisions.{kind}", words.DECIDED[kind], n, f"{n:,} of {len(people):,}")
-                for kind, n in decided
-                if kind in words.DECIDED
-            ),
+            self.round.proved("local.mean_upper", "Average of these people, proved", local.mean_upper),
+            self.round.attained("local.mean_lower", "Average of these people, shown", local.mean_lower),
+            *(exact(f"changed.{kind}", f"{words.CHANGED[kind]}{behind}", n, f"{n:,}{counted}")
+              for kind, n in (self.turns.counts().items() if audit.alone else ())),
+            *(exact(f"decisions.{kind}", f"{words.DECIDED[kind]}{behind}", n, f"{n:,}{counted}")
+              for kind, n in decided if kind in words.DECIDED),
+            *self._direction_facts(),
             self.population,
             *([] if certificate.refusal else confidence),
             *(_score(code, name, audit.scores.get(code)) for code, name in SCORES.items()),
@@ -131,144 +151,140 @@ class Sheet:
             exact("threshold", "Cut-off", certificate.threshold),
             exact("four_fifths", rule, group, judged or audit.group_refusal),
             exact("shifts", "Distances", distances, "; ".join(far)),
+            self.tomorrow.facts[0],
             exact("sources", "SHA-256", dict(audit.sources), ""),
             exact("command", "The same audit again", audit.command),
-            exact("created", "Made", audit.created),
+            exact("created", "Made", audit.created, date_of(audit.created)),
             exact("redacted", "Redacted", audit.redacted, "no person’s row is shown" if audit.redacted else ""),
-            *(exact(f"verdicts.{kind}", f"People for themselves {kind}", n) for kind, n in verdicts),
+            *(exact(f"verdicts.{kind}", f"People for themselves {kind}{behind}", n) for kind, n in verdicts),
             *([] if epsilon is None or not self.sized else [self.largest]),
-        )
+        )  # fmt: skip
         sentences = words.threshold(audit, limit), words.meaning(audit), self.population_statement
         return Section("summary", listing, sentences, notes=(*_order_note(audit), *self.similar.warnings))
 
-    def proved(self) -> Section:
-        """Return what the proof rests on, and the features in which δ lets similar people differ."""
-        terms = [exact("proved", *term) for term in words.assumptions(self.audit, self.population_statement)]
-        rows = [
-            (Cell(move.feature, move.role if move.read else f"{move.role} not read by the network".strip()),
-             move.who, move.reach, "–" if math.isnan(move.correlation) else f"{move.correlation:.2f}")
+    def _direction_facts(self) -> list[Fact]:
+        """Return how many people have, would gain and would lose the favourable outcome, where one is named."""
+        if self.turns.direction is None:
+            return []
+        names = ("today", "Given the favourable outcome today"), ("gain", "Would gain it"), ("lose", "Would lose it")
+        sums = (int(each.sum()) for each in self.turns.direction)
+        return [exact(f"direction.{code}", what, n) for (code, what), n in zip(names, sums, strict=True)]
+
+    def finding(self) -> Section:
+        """Return who changes and who does not, in three or four numbers, and the figure of everybody."""
+        counts = self.turns.counts()
+        labels = {
+            "alone": "would be decided otherwise with other protected attributes alone",
+            "together": "only if other things differ too" if self.audit.joint is not None
+            else "would be decided otherwise with the differences asked about",
+            "never": "proved: nothing that was asked about changes them",
+            "open": "neither shown nor proved",
+        }  # fmt: skip
+        facts = tuple(
+            exact(f"split.{kind}", labels[kind], counts[kind]) for kind in KINDS
+            if counts and (counts[kind] or (kind == "alone" and self.audit.joint is not None) or kind == "never")
+        )  # fmt: skip
+        sentences = (self.direction, self.size)
+        data = drawn(self.audit, self.turns, self.round, MOST_LINES)
+        bins = [(*map(self.round.plain, each[:2]), each[-1].partition(": ")[2]) for each in data["bins"]]
+        steps = table("histogram-table", "How many people have how large a change", "From#", "To#", "People", rows=bins)
+        axis = words.unit(self.audit) if self.audit.regression else "points of the score, 0 to 100"
+        return Section(
+            "finding",
+            facts,
+            sentences,
+            (steps,),
+            drawn=data
+            | {
+                "axis": axis,
+                "score": words.score(self.audit),
+                "points": self.round.points,
+                "split": [(fact.code.removeprefix("split."), fact.value) for fact in facts],
+            },
+        )
+
+    def who(self) -> Section:
+        """Return who gains and who loses."""
+        return directions(self.audit, self.turns, self.round, self.direction, self.open_groups)
+
+    def much(self) -> Section:
+        """Return bounds of the largest change: of the whole question, of the protected attributes, of each alone."""
+        audit, rows = self.audit, []
+        heads = ["May differ@wide", "Average shown, at least#", "Proved, at most#"]
+        heads += [] if self.redacted else ["For one person proved, at most#"]
+        decides = self.turns.decides
+        heads += ["Decisions shown to change#", "Proved to stay#"] if decides else []
+        asked = [("Everything that was asked about", either(self._others()), audit.certificate.local)]
+        for each in audit.alone:
+            name = either(each.features)
+            first = "Protected attributes only" if len(each.features) > 1 else f"{name[0].upper()}{name[1:]} alone"
+            asked.append((first, name if len(each.features) > 1 else "", each.certificate))
+        for name, note, local in asked:
+            kinds = Counter(local.decision.tolist())
+            rows.append([
+                Cell(name, note=note),
+                self.round.attained("alone.lower", "Average shown", local.mean_lower),
+                self.round.proved("alone.upper", "Average proved", local.mean_upper),
+                *([] if self.redacted else [self.round.proved("alone.most", "Largest", float(local.upper.max()))]),
+                *([exact("alone.flips", "Shown to change", kinds["flippable"]),
+                   exact("alone.kept", "Proved to stay", kinds["certified"])] if decides else []),
+            ])  # fmt: skip
+        shown = table("alone", "The same question, one attribute at a time: everything else equal", *heads, rows=rows)
+        return Section("much", (), (self.size,), (shown,))
+
+    def _others(self) -> list[str]:
+        return [move.feature for move in self.similar.moves if move.read]
+
+    def asked(self) -> Section:
+        """Return in what similar people may differ, what the proof rests on, and what was not proved."""
+        rows: list[Any] = [
+            (Cell(spoken(move.feature), move.role if move.read else f"{move.role} not read by the model".strip()),
+             move.reach, "" if move.who == "everybody" else f"for {move.who}")
             for move in self.similar.moves
         ]  # fmt: skip
-        note = f"Seen on {sampled_people(len(self.audit.people))}. "
-        fixed = f"Not seen to differ, by more than a billionth of a unit: {', '.join(self.similar.fixed)}."
-        notes = (fixed,) if self.similar.fixed else ()
-        moves = table(
-            "moves", "Features in which similar people can differ", "Feature", "Can differ for",
-            "How far, in raw units", "Correlation with a protected attribute#", rows=rows,
-            notes=(f"{note}Correlations are the largest in size, over all categories.",),
-        )  # fmt: skip
-        return Section("proved", tuple(terms), (words.unit(self.audit),), (moves,), notes)
+        fixed = self.similar.fixed
+        if fixed:
+            rows.append((f"All {len(fixed)} others" if rows else "Everything", "equal", ""))
+        note = f"Seen on {sampled_people(len(self.audit.people))}."
+        equal = f"Not seen to differ, by more than a billionth of a unit: {', '.join(fixed)}."
+        moves = table("moves", "How far similar people may differ", "Attribute@wide", "How far@wide", "", rows=rows,
+                      notes=(note, equal) if fixed else (note,))  # fmt: skip
+        terms = [exact("proved", *term) for term in words.asked(self.audit, self.population_statement)]
+        limits = words.not_proved(self.audit, self.similar, self.population_statement, self._unseen())
+        facts = (*terms, *(exact("not_proved", *term) for term in limits))
+        return Section("asked", facts, (words.meaning(self.audit),), (moves,), tuple(self.grouping_notes))
 
-    def not_proved(self) -> Section:
-        """Return what a reader might take for proved and is not."""
-        terms = words.not_proved(self.audit, self.similar, self.population_statement)
-        return Section("not-proved", tuple(exact("not_proved", *term) for term in terms))
-
-    def people(self) -> Section:
-        """Return the distribution of violations over people and groups."""
-        epsilon, bins, sentences = self.certificate.epsilon, histogram(self.audit), []
-        end = bins[-1][1]
-        if epsilon is not None:
-            kinds = ("certified", "violated", "undecided")
-            shares = shares_of(self.certificate.local.verdict(epsilon), self.audit.people.weights, kinds)
-            listing = ", ".join(f"{percent(share)} {kind}" for kind, share in zip(kinds, shares, strict=True))
-            sentences = [f"Each person for themselves against ε = {parameter(epsilon)}: {listing}.{self.weighted}"]
-        counts = [
-            (*map(self.round.plain, (low, high)), *(self._masked_count(count)[0] for count in (lower, upper)))
-            for low, high, upper, lower in bins
-        ]  # fmt: skip
-        steps = table("histogram-table", "How many people have which unfairness", "From#", "To#",
-                       "People by lower bound#", "People by upper bound#", rows=counts)  # fmt: skip
-        heads = ["Group", "People#", "Spread@drawn", "Mean found, at least#", "Mean proved, at most#",
-                 "Median, at most#", *([] if self.redacted else ["95% of people, at most#"])]  # fmt: skip
-        averages = " Averages and boxes use the sampling weights." if self.weighted else ""
-        tables = self._by_group("spread", "Unfairness by ", heads, lambda group: self._spread(group, end))
-        bars = [
-            (*some[:2], *(self._masked_count(count)[1] for count in some[2:]),
-             f"unfairness {low} to {high}: {upper} people by upper bound, {lower} by lower bound")
-            for some, (low, high, lower, upper) in zip(bins, counts, strict=True)
-        ]  # fmt: skip
-        sentences.append(f"on a scale from 0 to {end:.6g}.{averages}")
-        return Section("people", self._extremes(), tuple(sentences), (steps, *tables), tuple(self.grouping_notes),
-                       {"bars": bars})  # fmt: skip
-
-    def _masked_count(self, count: int) -> tuple[str, float]:
-        """Return a number of people as text and as the height of a bar; if redacted, small numbers are masked."""
-        masked = self.redacted and 0 < count < SMALLEST
-        return (f"1 to {SMALLEST - 1}", SMALLEST / 2) if masked else (f"{count:,}", float(count))
-
-    def _spread(self, group: Group, end: float) -> list[Any]:
-        upper = [group.mean[1], group.upper[2], *([] if self.redacted else [group.upper[4]])]
-        return [
-            group.name, exact("group.people", "People", group.people),
-            Cell(drawn=("box", group, end, not self.redacted)),
-            self.round.attained("group.mean", "Mean found", group.mean[0]),
-            *(self.round.proved("group.upper", "At most", value) for value in upper),
-        ]  # fmt: skip
-
-    def _extremes(self) -> tuple[Fact, ...]:
-        """Return median, 95 % quantile and largest violation; of a redacted audit the median alone."""
-        names, local = ("median", "95% of people", "largest")[: 1 if self.redacted else 3], self.certificate.local
-        listing: list[Fact] = []
-        sides = ((self.round.proved, "spread.upper", self.total.upper, local.upper),
-                 (self.round.attained, "spread.lower", self.total.lower, local.lower))  # fmt: skip
-        for fact, code, own, each in sides:
-            listing += [fact(code, *pair) for pair in zip(names, (own[2], own[4], float(each.max())), strict=False)]
-        return tuple(listing)
-
-    def decisions(self) -> Section:
-        """Return the shares of decisions that are certified, flippable and undecided, by group."""
-        if not (self.certificate.local.decision != "none").any():
-            none = "The network gives numbers and no cut-off was stated, so there are no decisions that could change."
-            return Section("decisions", (), (none,))
-        certified, flippable, undecided = self.total.decisions
-        share = f"between {percent(flippable)} and {percent(1 - certified)}" if undecided > 0 else percent(flippable)
-        matter = f"differences that are not supposed to matter.{self.weighted}"
-        hangs = f"So for {share} of people the decision hangs on {matter}"
-        heads = ["Group", "People#", "Decisions@drawn", "Certified#", "Flippable#", "Undecided#"]
-        return Section("decisions", (), (hangs,), self._by_group("decisions", "Decisions by ", heads, _decisions))
-
-    def _by_group(self, code: str, title: str, heads: list[str], row: Any) -> tuple[FactTable, ...]:
-        """Return one table for each attribute set, the total above the groups."""
-        return tuple(
-            table(f"{code}-{number}", f"{title}{each}", *heads, rows=map(row, some),
-                   total=row(self.total), notes=notes)
-            for number, (each, some, notes) in enumerate(self.by_group, 1)
-        ) or (table(f"{code}-all", f"{title}everybody", *heads, rows=[row(self.total)]),)  # fmt: skip
-
-    def pairs(self) -> Section:
-        """Return the ten people with the largest lower bounds, with their worst counterparts."""
-        if self.redacted:
-            return Section("pairs", (), ("Left out: this report is redacted, and nobody’s row is on it.",))
-        local, rows, names = self.certificate.local, self.audit.people.rows, self.audit.people.ids
-        worst = [place for place in np.argsort(-local.lower, kind="stable")[:10].tolist() if local.lower[place] > 0]
-        some = [
-            facts_of_row(local, place, int(rows[place]), self.round, None if names is None else names[place])
-            for place in worst
-        ]
-        searched = self.certificate.searched
-        why = "a search found no similar person" if searched else "no search was made for similar people"
-        none = () if some else (f"Nobody is shown: {why} with another answer.",)
-        return Section("pairs", (), none, drawn={"pairs": some})
+    def _unseen(self) -> str:
+        """Return which categories of features that may differ no one here has; not of a redacted audit."""
+        people, empty = self.audit.people, []
+        for feature in people.schema.features if not self.redacted else ():
+            if feature.kind == "categorical" and (feature.protected or feature.proxy):
+                block = np.asarray(people.x[:, people.schema.slices[feature.name]])
+                absent = np.flatnonzero(~block.any(axis=0)).tolist()
+                empty += [
+                    f"“{feature.labels.get(feature.levels[i], feature.levels[i])}” of {spoken(feature.name)}"
+                    for i in absent
+                ]
+        if not empty:
+            return ""
+        names = ", ".join(empty[:6]) + (f" and {len(empty) - 6} more" if len(empty) > 6 else "")
+        return f"None of these people has {names}: the model may never have seen one."
 
     def check(self) -> Section:
         """Return the hashes of all files and the parameters, from which a check begins."""
         audit, certificate = self.audit, self.certificate
-        own = {"network, canonical form": audit.network.hash(), "schema": audit.people.schema.hash()}
+        own = {f"{audit.model.noun}, canonical form": audit.model.hash(), "schema": audit.people.schema.hash()}
         hashes = table("hashes", "SHA-256 of everything that went in", "Source", "SHA-256@hash",
                         rows=(dict(audit.sources) | own).items())  # fmt: skip
         rows = [(fact.words, str(fact) or "none") for fact in self.parameters]
         rows += [("upper, in full", str(certificate.upper)), ("lower, in full", str(certificate.lower))]
         rows += [("version", f"isonomy {version('isonomy')}")]
-        parameters = table("parameters", "Parameters", "Name", "Value", rows=rows)
+        parameters = table("parameters", "Parameters", "Name", "Value@hash", rows=rows)
         about = exact("description", "About the table", audit.people.schema.description)
-        return Section("check", (about,), tables=(hashes, parameters))
-
-
-def _decisions(group: Group) -> list[Any]:
-    shares = (percentage(f"group.{kind}", kind, share) for kind, share in zip(DECISIONS, group.decisions, strict=True))
-    people = exact("group.people", "People", group.people)
-    return [group.name, people, Cell(drawn=("stacked", group.decisions)), *shares]
+        model = exact("model", "Model", audit.model.name)
+        people = exact("table", "Table", audit.people.schema.name)
+        named = (exact(f"identity.{name}", name, value) for name, value in audit.identity.items() if value)
+        return Section("check", (about, model, people, *named), tables=(hashes, parameters))
 
 
 def _order_note(audit: Findings) -> tuple[str, ...]:

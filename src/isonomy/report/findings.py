@@ -9,10 +9,10 @@ from typing import Any
 
 from isonomy.certificates.alone import ChangeAlone
 from isonomy.certificates.certificate import Certificate, Verdict, judge
+from isonomy.certificates.local import LocalCertificate
 from isonomy.fairness import GroupFairness
 from isonomy.fairness.reading import OtherReading
-from isonomy.networks.influence import read_features
-from isonomy.networks.network import Network
+from isonomy.model import Model
 from isonomy.population import Population
 from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema
@@ -33,11 +33,11 @@ class Findings:
 
     title: str
     people: Population  # the audited individuals, in the order of the certificate
-    network: Network
+    model: Model
     certificate: Certificate  # `.local` has the bounds and witnesses of each individual
     group: GroupFairness | None = None  # of the favourable outcome
     group_refusal: str = ""  # why there is none
-    alone: tuple[ChangeAlone, ...] = ()  # of each protected attribute and proxy that is read
+    alone: tuple[ChangeAlone, ...] = ()  # of protected attributes and proxies that are read: together, and each
     shifts: tuple[ObservedShift, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)  # of predictions against labels, where these are known
     other_reading: OtherReading | None = None  # an order of the classes that agrees better with the labels
@@ -46,13 +46,15 @@ class Findings:
     command: str = ""  # repeats this audit
     created: str = ""  # ISO 8601, UTC
     redacted: bool = False  # people's rows must not appear in anything written
+    question: Mapping[str, str] = field(default_factory=dict)  # files that ask it again: name → text
+    identity: Mapping[str, str] = field(
+        default_factory=dict
+    )  # version, owner and purpose of the model, as they are named
 
     @cached_property
     def claimed(self) -> tuple[float, float]:
         """Return lower and upper bound as the certificate claims them: what is shown is what others can check."""
-        from isonomy.records.writing import claimed_bounds
-
-        return claimed_bounds(self.certificate)[:2]
+        return self.certificate.claimed[:2]
 
     @property
     def verdict(self) -> Verdict | None:
@@ -75,14 +77,27 @@ class Findings:
         return certificate.largest_gamma(least) if least >= 0 else None
 
     @property
+    def joint(self) -> LocalCertificate | None:
+        """Return the answer for the protected attributes alone, all together; None where that was not asked."""
+        schema = self.people.schema
+        own = [each for each in self.alone if all(schema[name].protected for name in each.features)]
+        return max(own, key=lambda each: len(each.features)).certificate if own else None
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """Return the protected attributes of :attr:`joint`."""
+        joint = self.joint
+        return next((each.features for each in self.alone if each.certificate is joint), ())
+
+    @property
     def regression(self) -> bool:
-        """Return whether the network gives numbers instead of probabilities."""
-        return self.network.head == "regression"
+        """Return whether the model gives numbers instead of probabilities."""
+        return self.model.head == "regression"
 
     @cached_property
     def read(self) -> frozenset[str]:
         """Return the features that may influence a prediction."""
-        return frozenset(read_features(self.certificate.problem.network, self.people.schema))
+        return frozenset(self.model.read_features(self.people.schema))
 
     @property
     def favourable(self) -> str:
@@ -93,17 +108,17 @@ class Findings:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Return a name for each number that ``network(x)`` gives."""
-        return output_names(self.network, self.people.schema)
+        """Return a name for each number that ``model(x)`` gives."""
+        return output_names(self.model, self.people.schema)
 
 
-def output_names(network: Network, schema: Schema) -> tuple[str, ...]:
+def output_names(model: Model, schema: Schema) -> tuple[str, ...]:
     """Return the classes in the words of the schema, the label of a regression, or numbers in their place."""
     label = schema.label
-    count = 2 if network.head == "sigmoid" and network.classes == 1 else network.classes
+    count = model.class_count or model.classes
     if label is not None and len(label.classes) == count:
         return tuple(label.labels.get(name, name) for name in label.classes)
-    if network.head == "regression":
+    if model.head == "regression":
         return (label.column,) if label is not None and count == 1 else tuple(f"output {i + 1}" for i in range(count))
     return tuple(f"class {i}" for i in range(count))
 

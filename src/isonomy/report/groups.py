@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from isonomy.errors import IsonomyError
+from isonomy.fairness import GroupFairness
+from isonomy.fairness.groups import Grouping, make_groupings
+from isonomy.population import Population
 from isonomy.population.feature import Label
 from isonomy.report.findings import Findings
-from isonomy.report.numbers import parameter, percent
-from isonomy.report.people import MOST_CROSSED_GROUPS, MOST_GROUPS, MOST_PAIRS
-from isonomy.report.privacy import Hidden, left_out, protected_cells
-from isonomy.report.sections import Cell, Fact, Rounded, Section, exact, percentage, table
+from isonomy.report.numbers import parameter, percent, spoken
+from isonomy.report.privacy import Hidden, left_out
+from isonomy.report.sections import Cell, Fact, FactTable, Rounded, Section, exact, percentage, table
+from isonomy.report.tomorrow import share_between
+from isonomy_verify.arithmetic import mean_down, mean_up
 
-RATES = ("selection_rate", "true_positive_rate", "false_positive_rate", "accuracy")
+if TYPE_CHECKING:
+    import pandas as pd
+
+BoolArray = NDArray[np.bool_]
+
+MOST_GROUPS, MOST_CROSSED_GROUPS, MOST_PAIRS = 48, 16, 10
+"""Groups shown of one attribute, and of one pair of attributes, the largest first; pairs shown."""
+
+RATES = ("true_positive_rate", "false_positive_rate", "accuracy")
 METRICS = {
     "demographic_parity_difference": "Demographic parity, difference",
     "demographic_parity_ratio": "Demographic parity, ratio (four-fifths rule)",
@@ -22,67 +37,151 @@ METRICS = {
     "equalised_odds_ratio": "Equalised odds, ratio",
     "equal_opportunity_difference": "Equal opportunity, difference",
     "equal_opportunity_ratio": "Equal opportunity, ratio",
-    "if_parity": "Individual unfairness, difference of means",
+    "if_parity": "Average largest change, difference",
 }
 NOT_SHOWN = "not shown"
 ESTIMATES = Rounded(3)
 
 
-def groups(findings: Findings, hidden: Hidden, rounded: Rounded) -> Section:
-    """Tabulate rates and gaps between groups, two tables for each attribute set, without what redaction hides."""
-    group, redacted, tables = findings.group, findings.redacted, []
-    if group is None:
-        return Section("groups", (), (findings.group_refusal or "Groups were not compared in this audit.",))
+def find_groupings(people: Population) -> tuple[list[Grouping], list[str]]:
+    """Return the groupings by each protected attribute and each pair of them, and notes on those left out."""
+    usable, notes = [], []
+    for name in people.schema.protected:
+        try:
+            notes += make_groupings(people, [name], None)[1]
+            usable.append(name)
+        except IsonomyError as error:
+            notes.append(str(error))
+    pairs = list(combinations(usable, 2))
+    if len(pairs) > MOST_PAIRS:
+        notes.append(f"Of the {len(pairs)} pairs of protected attributes the first {MOST_PAIRS} are shown.")
+    by = [*usable, *pairs[:MOST_PAIRS]]
+    return (make_groupings(people, by, None)[0] if by else []), notes
+
+
+def groups(findings: Findings, groupings: list[Grouping], hidden: Hidden, rounded: Rounded) -> Section:
+    """Tabulate for each attribute set how its groups fare, their other rates, and how far these are apart; without what
+    redaction hides."""
+    group, tables, kinds = findings.group, [], {}
     named = findings.favourable or f"“{findings.outputs[-1]}”"
-    titles = list(dict.fromkeys(group.groups["attributes"]))
-    crossed = [title for title in titles if " × " in title]
-    titles = [title for title in titles if title not in crossed[MOST_PAIRS:]]
-    for number, title in enumerate(titles, 1):
-        rows = group.groups[group.groups["attributes"] == title]
-        masked, unrated = np.array([(title, name) in hidden for name in rows["group"]]), set[str]()
-        if redacted:
-            masked |= protected_cells(rows["people"].to_numpy(), masked=masked)
-            unrated = set(rows["group"][masked | rows["note"].str.contains("positive rate")])
-        hidden_names = set(rows["group"][masked])
-        shown = rows[~masked]
-        most = MOST_CROSSED_GROUPS if title in crossed else MOST_GROUPS
-        largest = shown.loc[shown["people"].nlargest(most).index.sort_values()]
-        rates = [rate for rate in RATES if rate in rows]
-        columns = [_headed(rate, named) for rate in rates]
-        columns += ["Mean unfairness"] if "violation_lower" in rows else []
-        summary = group.summary[group.summary["attributes"] == title].to_dict("records")
-        notes = () if redacted else _notes(summary)
-        tables += [
-            table(
-                f"rates-{number}", f"Rates of {named} by {title}", "Group", "People#", "Share#",
-                *(f"{column}#" for column in columns),
-                notes=left_out(int(masked.sum()), len(shown) - len(largest)),
-                rows=(_group(row, rates, rounded, redacted) for row in largest.to_dict("records")),
-            ),
-            table(
-                f"parity-{number}", f"How far the groups of {title} are apart, for {named}", "Measure", "Value#",
-                "Interval#", "Lowest", "Highest", notes=(f"{'; '.join(notes)}.",) if notes else (),
-                rows=(
-                    _metric(row, unrated if row["metric"].startswith("equal") else hidden_names, rounded)
-                    for row in summary
-                ),
-            ),
+    rated = set() if group is None else set(group.groups["attributes"])
+    for number, grouping in enumerate(groupings, 1):
+        title = grouping.title
+        rates = group.groups[group.groups["attributes"] == title] if group is not None and title in rated else None
+        sizes = np.bincount(grouping.code, minlength=len(grouping.names))
+        masked = np.array([(title, name) in hidden for name in grouping.names])
+        shown = np.flatnonzero(~masked)
+        most = MOST_CROSSED_GROUPS if len(grouping.attributes) > 1 else MOST_GROUPS
+        largest = sorted(sorted(shown.tolist(), key=lambda place: -int(sizes[place]))[:most])
+        notes = left_out(int(masked.sum()), len(shown) - len(largest))
+        known = {} if rates is None else {row["group"]: row for row in rates.to_dict("records")}
+        heads = ["Group@wide", "People#", *([f"Given {named}#", "0 to 100 %@drawn"] if known else []), *_HEADS]
+        rows = [
+            _group(findings, grouping.names[place], grouping.code == place, known, rounded) for place in largest
         ]  # fmt: skip
-    how = (
-        f"every rate is about {named}. Selected is who is given {named}{_cut(findings)}; the true positive rate is of "
-        f"those whose outcome is {named}, the false positive rate of the others. Intervals are "
-        f"{percent(group.confidence).replace('.0%', '%')} bootstrap intervals from {group.resamples:,} resamples, and "
-        "are printed beneath. Only the mean unfairness of a group lies between proved bounds, for these people. Groups "
-        f"of fewer than {group.smallest} people (effective) are called small."
-        f"{' What rests on few people is not shown.' if redacted else ''}"
+        fifths = "" if group is None or not known else _four_fifths(group, title, named, hidden)
+        kinds[f"groups-{number}"] = fifths
+        tables.append(table(f"groups-{number}", spoken(title), *heads, rows=rows, notes=notes))
+        if rates is not None and group is not None:
+            tables += _further(findings, rates, {grouping.names[place] for place in largest}, hidden, number, rounded)
+    how = findings.group_refusal
+    if group is not None:
+        how = (
+            f"Given {named} is who the model gives {named}{_cut(findings)}. These shares are observed, not proved; "
+            f"with {percent(group.confidence)} intervals from {group.resamples:,} resamples of these people. The "
+            "four-fifths rule asks that no group’s share is below 0.80 times another’s; ratios are formed only between "
+            f"groups of {group.smallest} people or more."
+            f"{' What rests on few people is not shown.' if findings.redacted else ''}"
+        )
+    notes = () if group is None else group.notes
+    rules = (
+        []
+        if group is None
+        else [f"{spoken(name)} {kind}" for name, kind in group.four_fifths.items() if "×" not in name]
     )
-    kinds = {title: group.four_fifths.get(title, "") for title in titles}
-    return Section("groups", (), (how,), tuple(tables), tuple(group.notes), {"four_fifths": kinds, "favourable": named})
+    short = f"Four-fifths rule for {named}: {', '.join(rules)}." if rules else findings.group_refusal
+    drawn = {"four_fifths": kinds, "short": short}
+    return Section("groups", (), (how,) if how else (), tuple(tables), tuple(notes), drawn)
 
 
-def _group(row: dict[Any, Any], rates: list[str], rounded: Rounded, redacted: bool) -> list[Any]:
-    cells: list[Any] = [Cell(str(row["group"]), "small" if row["small"] else "")]
-    cells += [exact("group.people", "People", row["people"]), percentage("group.share", "Share", row["share"])]
+_HEADS = ("Average change shown, at least#", "Proved, at most#", "Decisions that can change#")
+
+
+def _group(
+    findings: Findings, name: str, inside: BoolArray, known: dict[Any, Any], rounded: Rounded
+) -> list[Any]:  # fmt: skip
+    """Return one group: its size, the share that gets the favourable outcome, bounds of its mean and its decisions."""
+    local, weights = findings.certificate.local, np.asarray(findings.people.weights[inside], dtype=np.float64)
+    weights = weights if weights.sum() > 0 else np.ones(len(weights))  # all weights are 0: all people count alike
+    row, cells = known.get(name), list[Any]()
+    small = row is not None and bool(row["small"])
+    if known:
+        cells = ["undefined", ""]
+        if row is not None and not math.isnan(row["selection_rate"]):
+            ends = row["selection_rate_low"], row["selection_rate_high"]
+            value = percentage("group.rate", "Share", row["selection_rate"])
+            note = Fact(
+                "group.interval", "Interval", ends, "nearest", False, f"{percent(ends[0])} to {percent(ends[1])}"
+            )
+            cells = [Cell(value, note=note), Cell(drawn=("rate", row["selection_rate"], *ends, small))]
+    low, high = mean_down(local.lower[inside], weights), mean_up(local.upper[inside], weights)
+    share: Any = "–"
+    if (local.decision != "none").any():
+        kinds = local.decision[inside]
+        sides = (kinds == "flippable").astype(float), (kinds != "certified").astype(float)
+        share = share_between(mean_down(sides[0], weights), mean_up(sides[1], weights))
+    return [
+        Cell(name, "too few" if small else "", kind="few" if small else ""),
+        exact("group.people", "People", int(inside.sum())), *cells,
+        rounded.attained("group.lower", "Shown, at least", low), rounded.proved("group.upper", "Proved, at most", high),
+        share,
+    ]  # fmt: skip
+
+
+def _four_fifths(group: GroupFairness, title: str, named: str, hidden: Hidden) -> str:
+    """Return what the four-fifths rule says of the groups that are large enough, with its ratio and interval."""
+    rows = group.summary[
+        (group.summary["attributes"] == title) & (group.summary["metric"] == "demographic_parity_ratio")
+    ]
+    row = rows.to_dict("records")[0]
+    verdict, few = row["four_fifths"], f"groups of {group.smallest} people or more"
+    if math.isnan(row["large_value"]):
+        return f"Four-fifths rule for {named}: not applied, as fewer than two groups have {group.smallest} people."
+    between = (row["large_lowest"], row["large_highest"])
+    if {(title, name) for name in between} & hidden:
+        return f"Four-fifths rule for {named}: {verdict}, among {few}."
+    who = f" ({between[0]} against {between[1]})" if between[0] != between[1] else ""
+    value, low, high = (ESTIMATES.plain(row[f"large_{name}"]) for name in ("value", "low", "high"))
+    return f"Four-fifths rule for {named}: {verdict}. Ratio {value} among {few}{who}, interval {low} to {high}."
+
+
+def _further(
+    findings: Findings, rates: pd.DataFrame, shown: set[str], hidden: Hidden, number: int, rounded: Rounded
+) -> list[FactTable]:
+    """Return the other rates of the groups, and how far they are apart in every measure; folded on a page."""
+    group, title, redacted = findings.group, str(rates["attributes"].iloc[0]), findings.redacted
+    assert group is not None
+    named, names = findings.favourable or f"“{findings.outputs[-1]}”", [rate for rate in RATES if rate in rates]
+    hidden_names = {name for name in rates["group"] if (title, name) in hidden}
+    unrated = hidden_names | (set(rates["group"][rates["note"].str.contains("positive rate")]) if redacted else set())
+    summary = group.summary[group.summary["attributes"] == title].to_dict("records")
+    notes = () if redacted else _notes(summary)
+    rows = [row for row in rates.to_dict("records") if row["group"] in shown]
+    heads = (f"{_headed(rate, named)}#" for rate in names)
+    cells = (_rates(row, names, redacted) for row in rows)
+    more = table(f"rates-{number}", f"Error rates of {named} by {spoken(title)}", "Group@wide", *heads, rows=cells)
+    measures = (
+        _metric(row, unrated if row["metric"].startswith("equal") else hidden_names, rounded) for row in summary
+    )
+    caption = f"How far the groups of {spoken(title)} are apart, for {named}"
+    remarks = (f"{'; '.join(notes)}.",) if notes else ()
+    ends = "Value#", "Interval#", "Lowest", "Highest"
+    parity = table(f"parity-{number}", caption, "Measure@wide", *ends, rows=measures, notes=remarks)
+    return [more, parity] if names else [parity]
+
+
+def _rates(row: dict[Any, Any], rates: list[str], redacted: bool) -> list[Any]:
+    cells: list[Any] = [Cell(str(row["group"]), "too few" if row["small"] else "")]
     for rate in rates:
         # The note names a rate that rests on a few people of the group only.
         few = redacted and rate != "accuracy" and _spoken(rate) in row["note"]
@@ -91,10 +190,6 @@ def _group(row: dict[Any, Any], rates: list[str], rounded: Rounded, redacted: bo
         else:
             value = ESTIMATES.observed(f"group.{rate}", _spoken(rate), row[rate])
             cells.append(Cell(value, note=_interval(row[f"{rate}_low"], row[f"{rate}_high"])))
-    if "violation_lower" in row:
-        ends = row["violation_lower"], row["violation_upper"]
-        bounds = rounded.between("group.violation", "Mean unfairness", *ends)
-        cells.append("undefined" if math.isnan(ends[1]) else bounds)
     return cells
 
 

@@ -9,6 +9,8 @@ the same float: 0.1 is written 0.1 in either direction.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from datetime import datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 
 import numpy as np
@@ -25,6 +27,14 @@ def quantiles(values: FloatArray, weights: FloatArray, shares: tuple[float, ...]
     return [float(value) for value in values[order][np.minimum(places, len(values) - 1)]]
 
 
+def round_up(value: float) -> float:
+    """Return a round number that is at least ``value``."""
+    if not value > 0:
+        return 1.0
+    power = 10.0 ** np.floor(np.log10(value))
+    return float(next(step * power for step in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 20) if step * power >= value))
+
+
 def percent(share: float) -> str:
     """Return ``12.3%``; a nonzero share is never rounded to 0 %, nor a partial one to 100 %."""
     if not math.isfinite(share):
@@ -33,7 +43,7 @@ def percent(share: float) -> str:
         return "<0.1%"
     if 0.999 < share < 1:
         return ">99.9%"
-    return "0%" if share == 0 else "100%" if share == 1 else f"{100 * share:.1f}%"
+    return f"{f'{100 * share:.1f}'.removesuffix('.0')}%"
 
 
 def signed(value: float, decimals: int) -> str:
@@ -68,6 +78,27 @@ def listed(names: list[str]) -> str:
     if len(names) > 6:
         return f"{', '.join(names[:5])} and {len(names) - 5} more"
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else "nothing"
+
+
+def spoken(name: str) -> str:
+    """Return the name of a column as a word of a sentence: ``foreign_worker`` is foreign worker."""
+    return name.replace("_", " ").strip() or name
+
+
+def either(names: Sequence[str]) -> str:
+    """Return ``a, b or c``, names as words of a sentence; of more than six the first five, and how many more."""
+    some = [spoken(name) for name in names]
+    some = some if len(some) <= 6 else [*some[:5], f"{len(some) - 5} others"]
+    return " or ".join(filter(None, [", ".join(some[:-1]), some[-1]])) if some else "nothing"
+
+
+def date_of(moment: str) -> str:
+    """Return the day of an ISO 8601 moment as people write it: 18 November 2026."""
+    try:
+        day = datetime.fromisoformat(moment)
+    except ValueError:
+        return moment
+    return f"{day.day} {day:%B} {day.year}"
 
 
 def agrees(value: float, rounding: str, decimals: int, epsilon: float | None) -> bool:

@@ -7,6 +7,7 @@ have as many decimals as it takes to be on their own side of ε, as :mod:`isonom
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN
@@ -14,6 +15,7 @@ from itertools import chain
 from typing import Any, Literal, TypeVar
 
 from isonomy.arithmetic import decimals_of_bound
+from isonomy.arithmetic import rounded as quantized
 from isonomy.certificates.certificate import Verdict
 from isonomy.report.numbers import agrees, decimals_of, parameter, percent, written
 
@@ -21,6 +23,12 @@ T = TypeVar("T")
 Rounding = Literal["up", "down", "outward", "nearest", "exact"]
 
 NOT_SEARCHED = "not searched for"
+
+NOTHING = "nothing was proved here"
+"""What is printed instead of a bound of a probability that says next to nothing."""
+
+TRIVIAL = 0.95
+"""Bounds of a probability above this say next to nothing."""
 
 _MOST = 12
 """Decimals of anything, at most."""
@@ -52,12 +60,16 @@ class Fact:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table: a text or fact, a small ``note`` below it, a ``role`` next to it; or a figure and its data."""
+    """A cell of a table: a text or fact, a small ``note`` below it, a ``role`` next to it; or a figure and its data.
+
+    ``kind`` is a class of the page's style.
+    """
 
     text: str | Fact = ""
     role: str = ""
     note: str | Fact = ""
     drawn: tuple[Any, ...] = ()
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,35 +153,57 @@ def exact(code: str, what: str, value: Any, printed: str | None = None) -> Fact:
 class Rounded:
     """Writes numbers, and makes facts of them, that all have the same decimals.
 
-    Without a search all attained values are 0, and NOT_SEARCHED is printed instead of the number.
+    Without a search all attained values are 0, and NOT_SEARCHED is printed instead of the number. With ``points``
+    probabilities are written from 0 to 100, and bounds above :data:`TRIVIAL` are called :data:`NOTHING`.
     """
 
     decimals: int
     searched: bool = True
+    points: bool = False
 
     @classmethod
-    def of(cls, lower: float, upper: float, epsilon: float | None, regression: bool, searched: bool = True) -> Rounded:
-        """Choose the decimals of :func:`isonomy.arithmetic.decimals_of_bound`, more where a bound would cross ε."""
-        least = decimals_of_bound(upper, regression)
+    def of(
+        cls, lower: float, upper: float, epsilon: float | None, regression: bool, searched: bool = True,
+        points: bool = False,
+    ) -> Rounded:  # fmt: skip
+        """Choose the decimals of :func:`isonomy.arithmetic.decimals_of_bound`, more where a bound would cross ε; of
+        points one less, as three digits count there too."""
+        least = decimals_of_bound(upper, regression) - points
         sides = ((upper, ROUND_CEILING), (lower, ROUND_FLOOR))
         fitting = (n for n in range(least, _MOST) if all(agrees(*side, n, epsilon) for side in sides))
-        return cls(next(fitting, _MOST), searched)
+        return cls(next(fitting, _MOST) - 2 * points, searched, points)
 
     def upper(self, value: float) -> str:
         """Write an upper bound, rounded up."""
-        return written(value, self.decimals, ROUND_CEILING)
+        return self._written(value, ROUND_CEILING)
 
     def lower(self, value: float) -> str:
         """Write an attained value, rounded down."""
-        return written(value, self.decimals, ROUND_FLOOR)
+        return self._written(value, ROUND_FLOOR)
 
     def plain(self, value: float) -> str:
         """Write an observed value, rounded to the nearest."""
-        return written(value, self.decimals, ROUND_HALF_EVEN)
+        return self._written(value, ROUND_HALF_EVEN)
+
+    def signed(self, value: float) -> str:
+        """Write an observed change with its sign."""
+        text = self.plain(abs(value))
+        return text if not text.strip("0.,") else f"{'+' if value > 0 else '−'}{text}"
+
+    def _written(self, value: float, rounding: str) -> str:
+        if not self.points or not math.isfinite(value):
+            return written(value, self.decimals, rounding)
+        return f"{quantized(value, self.decimals + 2, rounding).scaleb(2):,f}".replace("-", "−")
+
+    @property
+    def unit(self) -> str:
+        """Return the word behind a number that is written so: `` points``, or nothing."""
+        return " points" if self.points else ""
 
     def proved(self, code: str, what: str, value: float) -> Fact:
         """Return the fact of an upper bound."""
-        return Fact(code, what, value, "up", True, self.upper(value))
+        printed = NOTHING if self.points and value > TRIVIAL else self.upper(value)
+        return Fact(code, what, value, "up", True, printed)
 
     def attained(self, code: str, what: str, value: float) -> Fact:
         """Return the fact of an attained value, a lower bound."""

@@ -5,17 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from isonomy.certificates.movement import sampled_rows
 from isonomy.population.feature import Feature
 from isonomy.problem import Problem
 from isonomy.report.findings import Findings, role_of
 from isonomy.report.numbers import cell, listed, parameter, percent
 from isonomy.similarity import Counterparts
-
-ROWS = 20_000
-"""Individuals from whom correlations are taken."""
 
 
 class Move(NamedTuple):
@@ -25,7 +20,6 @@ class Move(NamedTuple):
     role: str  # "protected", "proxy" or ""
     who: str  # the share of people for whom it can move
     reach: str  # how far
-    correlation: float  # the strongest with a protected attribute, in size; NaN for protected ones
     read: bool  # by the network
 
 
@@ -41,7 +35,6 @@ def similar(findings: Findings) -> Similar:
     """Return the table of moves; a redacted one holds nothing that is true of one person's values only."""
     local, problem, schema = findings.certificate.local, findings.certificate.problem, findings.people.schema
     table = local.movement()
-    correlations = _correlations(findings)
     moves, fixed, complete = [], [], sampled_rows(len(findings.people)).step == 1
     for feature in schema.features:
         row: Any = table.loc[feature.name]
@@ -50,7 +43,7 @@ def similar(findings: Findings) -> Similar:
             continue
         who = "everybody" if row["moves"] == 1 else "some" if findings.redacted else percent(float(row["moves"]))
         reach, read = _reach(feature, row, problem, findings.redacted), feature.name in findings.read
-        moves.append(Move(feature.name, role_of(feature), who, reach, correlations.get(feature.name, math.nan), read))
+        moves.append(Move(feature.name, role_of(feature), who, reach, read))
     moves.sort(key=lambda move: ("protected", "proxy", "").index(move.role))
     return Similar(tuple(moves), tuple(fixed), tuple(_warnings(findings, moves)))
 
@@ -119,20 +112,6 @@ def _rule(feature: Feature, problem: Problem) -> str:
     return f"by up to {cell(float(f'{reach:.6g}'))}{noun} more or less"
 
 
-def _correlations(findings: Findings) -> dict[str, float]:
-    """Return for each feature that is not protected its strongest correlation with a protected one, in size."""
-    people, schema = findings.people, findings.people.schema
-    protected = np.flatnonzero(schema.protected_coordinates)
-    if not len(protected) or len(people) < 2:
-        return {}
-    step = -(-len(people) // ROWS)
-    centred = people.x[::step] - people.x[::step].mean(axis=0)
-    size = np.sqrt((centred**2).sum(axis=0))
-    scaled = centred / np.where(size > 0, size, 1.0)
-    strength = np.abs(scaled.T @ scaled[:, protected]).max(axis=1)
-    return {f.name: float(strength[schema.slices[f.name]].max()) for f in schema.features if not f.protected}
-
-
 def _warnings(findings: Findings, moves: list[Move]) -> list[str]:
     """Return warnings where the bounds say less than a reader might think."""
     schema = findings.people.schema
@@ -145,22 +124,15 @@ def _warnings(findings: Findings, moves: list[Move]) -> list[str]:
         return ["The schema names no protected attribute, so the bounds are about small differences of any kind."]
     protected_moves = [move for move in moves if move.role]
     if not protected_moves:
-        close = max((move for move in moves if move.correlation > 0), key=lambda m: m.correlation, default=None)
-        rest = (
-            f"Of the features that can move, {close.feature} is the one most correlated with a protected attribute "
-            f"({close.correlation:.2f} of 1)."
-            if close is not None
-            else "No feature that can move is correlated with a protected attribute."
-        )
         return [
             "No protected attribute and no declared proxy can move: similar people agree on "
             f"{listed(list(schema.protected))}, {caveat(len(findings.people))}. The bounds below do not compare people "
-            f"of different groups. {rest}"
+            f"of different groups."
         ]
     if not any(move.read for move in protected_moves) and findings.read & set(schema.protected):
         names = listed([move.feature for move in protected_moves])
         return [
-            f"The network reads none of the protected attributes and proxies that can move ({names}): changing "
+            f"The model reads none of the protected attributes and proxies that can move ({names}): changing "
             "them cannot change its answer, and what is bounded is the effect of the other moves."
         ]
     return []

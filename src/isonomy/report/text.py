@@ -13,9 +13,10 @@ from isonomy.report.sections import Facts, rewritten
 
 SIGNS = {"certified": "✅", "violated": "❌", "undecided": "❓", "none": "–"}
 MARKDOWN_CODES = (
-    "upper", "lower", "local.mean_upper", "local.mean_lower", "population.upper", "gamma", "order", "ground",
-    "at_least", "delta",
-    "metric", "selection", "decisions.certified", "decisions.flippable", "decisions.undecided", "accuracy",
+    "selection", "changed.alone", "changed.together", "changed.never", "changed.open", "direction.today",
+    "direction.gain", "direction.lose", "decisions.certified", "decisions.flippable", "decisions.undecided", "upper",
+    "lower", "local.mean_upper", "local.mean_lower", "population.upper", "gamma", "at_least", "kappa", "mix",
+    "strangers", "delta", "accuracy",
     "balanced_accuracy", "auc", "log_loss", "mean_absolute_error", "r2", "largest_gamma", "shifts", "favourable",
     "threshold", "four_fifths",
 )  # fmt: skip
@@ -40,12 +41,22 @@ def to_markdown(facts: Facts) -> str:
     facts = rewritten(facts, for_markdown)
     known = {fact.code: fact for fact in facts["summary"].facts}
     lines = [f"# Audit: {known['title']}", "", facts.headline, ""]
+    lines += [line for sentence in facts["finding"].sentences if sentence for line in (sentence, "")]
     marks = " ".join(f"{SIGNS[kind]} {mark[0].upper()}{mark[1:]}." for kind, mark in facts.marks)
     lines += [f"**{marks}** {facts['summary'].sentences[0]}", ""]
     lines += [line for note in facts["summary"].notes for line in (f"Read this first: {note}", "")]
     lines += [f"Note: {known['remarks']}", ""] if known["remarks"].printed else []
-    shown = [known[code] for code in MARKDOWN_CODES if code in known and known[code].printed]
+    shown = list({fact.words: fact for code in MARKDOWN_CODES if (fact := known.get(code)) and fact.printed}.values())
     lines += ["| | |", "|---|---|", *(_row(fact.words, fact.bounded) for fact in shown), ""]
+    others = [each for each in facts["tomorrow"].tables if each.code in ("populations-table", "behind")]
+    for table in (facts["much"].tables[0], *others):
+        lines += [f"{table.title}:", ""]
+        kept = [place for place, (_, kind) in enumerate(table.heads) if kind != "drawn"]
+        lines += [_row(*(table.heads[place][0] for place in kept)), _row(*("---" for _ in kept))]
+        lines += [*(_row(*(str(row[place].text) for place in kept)) for row in table.rows), ""]
+        lines += [line for note in table.notes for line in (note, "")]
+    says = dict.fromkeys(each["does_not_say"] for each in facts["tomorrow"].facts[0].value)
+    lines += [line for sentence in (*facts["tomorrow"].sentences[1:], *says) for line in (sentence, "")]
     again = "Check it with `isonomy verify certificate.json`; run it again with:"
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", command)), default=0))
     return "\n".join([*lines, again, "", fence, command, fence, ""])
@@ -65,19 +76,34 @@ def to_junit(facts: Facts) -> str:
     """Return the verdict as a test case of JUnit, which CI systems show among other tests."""
     facts = rewritten(facts, visible)  # XML has no form, not even an escape, for control characters
     known, kind = {fact.code: fact for fact in facts["summary"].facts}, facts.verdict
-    name, when = f"isonomy audit: {known['title']}", str(known["created"]).removesuffix("+00:00")
+    name, when = f"isonomy audit: {known['title']}", str(known["created"].value).removesuffix("+00:00")
     counts = {"tests": 1, "failures": int(kind == "violated"), "errors": int(kind == "undecided")}
     counts["skipped"] = int(kind is None)
     suite = ElementTree.Element("testsuite", {"name": name, "timestamp": when} | {k: str(n) for k, n in counts.items()})
+    behind = f", {known['condition']}" if "condition" in known else ""
     limit = f"epsilon {known['epsilon']}" if kind else "no epsilon"
-    case = ElementTree.SubElement(suite, "testcase", classname="isonomy", name=f"mean violation, {limit}")
+    case = ElementTree.SubElement(
+        suite, "testcase", classname="isonomy", name=f"average largest change, {limit}{behind}"
+    )
     if kind != "certified":
         element = {"violated": "failure", "undecided": "error", None: "skipped"}[kind]
         result = ElementTree.SubElement(case, element, message=facts["summary"].sentences[0])
         if kind is not None:
             result.set("type", kind)
-            result.text = facts.headline
-    ElementTree.SubElement(case, "system-out").text = f"{facts.headline}\nAudited: {known['selection']}."
+            result.text = facts["finding"].sentences[-1]
+    lines = facts.headline, *filter(None, facts["finding"].sentences), f"Audited: {known['selection']}."
+    ElementTree.SubElement(case, "system-out").text = "\n".join(lines)
+    for fact in facts["tomorrow"].facts[1:]:
+        other = ElementTree.SubElement(suite, "testcase", classname="isonomy", name=f"{fact.words}, {limit}{behind}")
+        if fact.value != "certified":
+            element = "failure" if fact.value == "violated" else "error"
+            ElementTree.SubElement(other, element, message=f"{fact.words}: {fact.value}", type=fact.value)
+        for name, value in (
+            ("tests", True),
+            ("failures", fact.value == "violated"),
+            ("errors", fact.value == "undecided"),
+        ):
+            suite.set(name, str(int(suite.get(name, "0")) + value))
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 

@@ -9,24 +9,35 @@ import math
 
 from isonomy.certificates.certificate import Certificate
 from isonomy.report.findings import Findings
-from isonomy.report.numbers import listed, parameter
+from isonomy.report.numbers import either, listed, parameter, percent, spoken
+from isonomy.report.sections import NOTHING, Rounded
 from isonomy.report.similar import Similar, caveat
+from isonomy.report.turns import KINDS, Turns
+from isonomy.similarity import Counterparts
 
 MARKS = {
-    "certified": "Mean certified", "violated": "Mean violated", "undecided": "Mean undecided", None: "Bounds only",
+    "certified": "Average within the limit", "violated": "Average beyond the limit",
+    "undecided": "Average open against the limit", None: "No limit was set",
 }  # fmt: skip
 
 DECISIONS = {
     "certified": "No similar person can get another decision.",
     "flippable": "A similar person with another decision was found.",
     "undecided": "Whether a similar person can get another decision is not decided.",
-    "none": "The network decides nothing, it gives a number.",
+    "none": "The model decides nothing, it gives a number.",
 }
 
 DECIDED = {
-    "certified": "Decisions that no similar person can change",
-    "flippable": "Decisions that a similar person was found to change",
+    "certified": "Decisions proved to stay",
+    "flippable": "Decisions shown to change",
     "undecided": "Decisions that are open",
+}
+
+CHANGED = {
+    "alone": "Decisions that protected attributes alone would change",
+    "together": "Decisions that change only with other differences too",
+    "never": "Decisions proved to change by neither",
+    "open": "Decisions of which neither is shown nor proved",
 }
 
 DOMAINS = {
@@ -39,7 +50,7 @@ DOMAINS = {
 }
 
 EXACT = "The bounds hold in exact arithmetic; the rounding errors of computing them in float64 are added to them."
-FLOAT32 = " They also cover runs of the deployed network in float32."
+FLOAT32 = " They also cover runs of the deployed model in float32."
 
 Terms = list[tuple[str, str]]
 """Names and statements."""
@@ -47,10 +58,10 @@ Terms = list[tuple[str, str]]
 
 def meaning(findings: Findings) -> str:
     """Return what a violation is in this audit."""
-    names, network = findings.outputs, findings.network
+    names, model = findings.outputs, findings.model
     if findings.regression:
         changing = f"the predicted {names[0]}" if len(names) == 1 else "any predicted number"
-    elif len(names) == 2 and not (network.head == "sigmoid" and network.classes == 2):
+    elif len(names) == 2 and model.exclusive:
         changing = f"the predicted probability of {findings.favourable or f'“{names[1]}”'}"
     else:
         changing = f"the predicted probability of any of the {len(names)} classes"
@@ -78,40 +89,98 @@ def unread_attributes(findings: Findings, similar: Similar) -> str:
     sentence = f"The model reads neither {', '.join(some)} nor {last}: changing them alone changes nothing."
     if not some:
         sentence = f"The model does not read {last}: changing it alone changes nothing."
-    others = [f"{move.feature} ({move.role or 'tolerance'})" for move in similar.moves if move.read]
+    others = [spoken(move.feature) for move in similar.moves if move.read]
     if not others:
         return f"{sentence} It reads nothing else in which similar people may differ, {caveat(len(findings.people))}."
     return f"{sentence} What is bounded is the effect of {listed(others)}, in which similar people may differ too."
 
 
-def flip_counts(decision: list[str]) -> tuple[str, ...]:
-    """Return the phrase for the numbers of decisions that flip and that are open; none without decisions."""
-    if "none" in decision:
-        return ()
-    flips, open_ = decision.count("flippable"), decision.count("undecided")
-    return (f"{flips:,} of {len(decision):,} flip{f', {open_:,} open' if open_ else ''}",)
+def outcome(findings: Findings, turns: Turns) -> tuple[str, str]:
+    """Return whether decisions can change: a kind as of verdicts, and a few words."""
+    n, counts = len(findings.people), turns.counts()
+    if not counts:
+        return "undecided", "no decisions judged"
+    changed = counts["alone"] + counts["together"]
+    if changed:
+        return "violated", f"{changed:,} of {n:,} decisions can change"
+    if counts["open"]:
+        return "undecided", f"{counts['open']:,} of {n:,} decisions open"
+    return "certified", "no decision can change"
 
 
-def decision_outcome(findings: Findings) -> tuple[str, str, str]:
-    """Return whether decisions flip: a kind as of verdicts, a few words, and a sentence."""
-    decision, searched = findings.certificate.local.decision.tolist(), findings.certificate.searched
-    flips, certified, n = decision.count("flippable"), decision.count("certified"), len(decision)
-    if "none" in decision:
+def finding(findings: Findings, turns: Turns, similar: Similar) -> str:
+    """Return the result in one sentence: for how many people the protected attributes alone would change the decision,
+    for how many only together with other differences, and of how many it is proved that neither can.
+
+    **Soundness.** "Would" is said of those for whom a checked witness shows it, "proved" of certified decisions.
+    """
+    counts, n, protected = turns.counts(), len(findings.people), findings.together
+    others = [move.feature for move in similar.moves if move.read and move.feature not in protected]
+    small = any(move.role for move in similar.moves if move.feature in others)
+    with_others = f"{'a' if small else 'a small'} difference of {either(others)}"
+    if not counts:
         cut = "the model gives numbers, and no cut-off was named: --threshold, or threshold in [label] of the schema"
-        return "undecided", "no decisions judged", f"No decisions were judged: {cut}."
-    open_ = n - flips - certified
-    undecided = f"{open_:,} {'is' if open_ == 1 else 'are'} open{'' if searched else ', as no search was made'}"
-    proved = f"{certified:,} {'is' if certified == 1 else 'are'} proved to stay"
-    if flips:
-        rest = [part for part, count in ((proved, certified), (undecided, open_)) if count]
-        phrase = f"{flips:,} of {n:,} decisions {'flips' if flips == 1 else 'flip'}"
-        sentence = f"{phrase} when the person is replaced by somebody similar, who was found{'; ' if rest else ''}"
-        return "violated", phrase, f"{sentence}{', '.join(rest)}."
-    if open_:
-        sentence = f"Of {n:,} decisions {proved} when the person is replaced by anybody similar, {undecided}."
-        return "undecided", f"{open_:,} of {n:,} decisions open", sentence
-    sentence = f"None of the {n:,} decisions flips when the person is replaced by anybody similar: that is proved."
-    return "certified", "no decision flips", sentence
+        return f"No decisions were judged: {cut}."
+    alone, together, never, left = (counts[kind] for kind in KINDS)
+    what = f"another {either(protected)} alone" if protected else with_others if others else "nothing that was asked of"
+    both = bool(protected and others)
+    if never == n:
+        also = f", alone or together with {with_others}" if both else ""
+        thing = f"another {either(protected)}" if protected else with_others
+        thing = thing if protected or others else "anything that was asked of"
+        return f"For none of {n:,} people can {thing}{also} change the decision: that is proved."
+    clauses = []
+    if protected:
+        clauses.append(f"For {alone:,} of {n:,} people {what} would change the decision")
+        only, unsure = (
+            ("" if turns.unsure else "only "),
+            f" (for {turns.unsure:,} of them whether it alone would is open)",
+        )
+        if together:
+            clauses.append(f", for {together:,} {only}together with {with_others}{unsure if turns.unsure else ''}")
+    else:
+        clauses.append(f"For {together:,} of {n:,} people {what} would change the decision")
+    if never:
+        nothing = "neither can" if both else "it cannot"
+        clauses.append(f"; for {never:,} it is proved that {nothing}")
+    if left:
+        why = "" if findings.certificate.searched else ", as no search was made"
+        clauses.append(f"; for {left:,} neither is shown nor proved{why}")
+    return f"{''.join(clauses)}."
+
+
+def direction(findings: Findings, turns: Turns) -> str:
+    """Return how many people would gain and lose the favourable outcome; "" where none is named or decided."""
+    named = findings.favourable
+    if turns.direction is None:
+        return ""
+    good, gain, lose = turns.direction
+    has, lacks = int(good.sum()), int((~good).sum())
+    return (
+        f"{int(gain.sum()):,} of the {lacks:,} people not given {named} would be given it as somebody like them, "
+        f"and {int(lose.sum()):,} of the {has:,} given it would not be (shown, each by an example)."
+    )
+
+
+def size(findings: Findings, upper: str, lower: str, rounded: Rounded) -> str:
+    """Return how large the changes are on average, ``upper`` and ``lower`` already rounded."""
+    shift = findings.certificate.shift
+    who = "" if shift.alone else f"in any {shift.words('these people')} "
+    what, unit_ = score(findings), rounded.unit or f" ({unit(findings)})"
+    shown = f"by at least {lower} (shown)" if findings.certificate.searched else "no search was made"
+    most = f"by at most {upper}{unit_} on average (proved)" if upper != NOTHING else f"on average: {NOTHING}"
+    text = f"{who}{what} can change {most}; {shown}."
+    return text[0].upper() + text[1:]
+
+
+def score(findings: Findings) -> str:
+    """Return what changes, in a few words."""
+    names = findings.outputs
+    if findings.regression:
+        return f"the predicted {spoken(names[0])}" if len(names) == 1 else "any predicted number"
+    if len(names) == 2 and findings.model.exclusive:
+        return f"the score (the probability of {findings.favourable or f'“{names[1]}”'}, 0 to 100)"
+    return f"the score (the probability of any of {len(names)} classes, 0 to 100)"
 
 
 def unit(findings: Findings) -> str:
@@ -121,95 +190,93 @@ def unit(findings: Findings) -> str:
     return f"in the unit of {findings.outputs[0]}" if len(findings.outputs) == 1 else "in the unit of the outputs"
 
 
-def shift_limit(largest: float | None, printed: str) -> str:
+def shift_limit(largest: float | None, printed: str, up_to: str) -> str:
     """Return the phrase for the largest shift for which ε is proved."""
     if largest is None:
         return "not even for these individuals"
     if not printed.strip("0."):
         return "for these individuals, without a shift"
-    return "whatever the shift" if math.isinf(largest) else f"up to a shift of {printed}"
+    return "whatever the shift" if math.isinf(largest) else f"{up_to} {printed}"
 
 
 def threshold(findings: Findings, limit: str) -> str:
     """Return the verdict against ε; ``limit`` is the phrase of :func:`shift_limit`, "" where the shift has none."""
     if findings.verdict is None or findings.certificate.epsilon is None:
-        return "No ε was given, so there is no verdict: only what was proved and what was found."
+        return "No ε was given, so there is no verdict: a finding, and no limit to hold it against."
     epsilon = parameter(findings.certificate.epsilon)
     beyond = "nothing beyond it was found" if findings.certificate.searched else "no search was made for a violation"
+    shift = findings.certificate.shift
+    shown = "these people show it" if shift.alone else f"a {shift.noun} shows it"
     text = {
-        "certified": f"The mean is within the accepted ε = {epsilon}, with proof.",
-        "violated": f"The mean is beyond the accepted ε = {epsilon}: a {findings.certificate.shift.noun} shows it.",
-        "undecided": f"Whether the mean keeps the accepted ε = {epsilon} is open: the proof allows more, and {beyond}.",
+        "certified": f"The average is within the accepted ε = {epsilon}, with proof.",
+        "violated": f"The average is beyond the accepted ε = {epsilon}: {shown}.",
+        "undecided": f"Whether the average keeps the accepted ε = {epsilon} is open: more is allowed, and {beyond}.",
     }[findings.verdict]
-    return f"{text} Proved to stay within ε: {limit}." if limit else text
+    return findings.model.conditional(f"{text} Proved to stay within ε: {limit}." if limit else text)
 
 
-def assumptions(findings: Findings, behind: str) -> Terms:
+def asked(findings: Findings, behind: str) -> Terms:
     """Return what the proof rests on: names and statements."""
     certificate, people = findings.certificate, findings.people
     weighted = " Averages use their sampling weights." if people.schema.weight else ""
     fitted = f", fitted on {certificate.problem.metric.fitted_on}" if certificate.problem.metric.fitted_on else ""
-    return [
+    own = certificate.problem.metric
+    terms = [
         ("People", f"{people.selection.words(people.schema.name)}.{weighted}"),
-        ("Network", f"“{findings.network.name}”, {findings.network.input_width} inputs, {_outputs(findings)}."),
+        (findings.model.noun.capitalize(), findings.model.words),
         ("Arithmetic", f"{EXACT}{FLOAT32 if certificate.arithmetic == 'float32' else ''}"),
-        ("Similar people", f"Distance at most δ = {parameter(certificate.delta)} by this metric: "
-         f"{certificate.problem.metric.describe()}{fitted}."),
         ("Possible people", DOMAINS[certificate.problem.domain.kind]),
         certificate.shift.assumption(),
-        ("Method", f"Bounds of the tier “{certificate.tier}”, and duality over all {certificate.shift.covered} at "
-         "once; a failed search proves nothing and is not used as if it did."),
         ("People behind the sample", behind),
-    ]  # fmt: skip
-
-
-def not_proved(findings: Findings, similar: Similar, behind: str) -> Terms:
-    """Return what a reader might take for proved and is not: names and statements."""
-    certificate = findings.certificate
-    fixed = f" People who differ in {listed(list(similar.fixed))} are never compared." if similar.fixed else ""
-    outside = [shift.name for shift in findings.shifts if shift.distance.lower > certificate.gamma]
-    beyond = f" Already outside: {listed(outside)}." if outside else ""
-    score = findings.scores.get("accuracy")
-    accuracy = "" if score is None else f" Its accuracy on these people, {score:.3f}, was observed."
-    terms = [
-        ("Only these similar people", f"Nothing is said about pairs that the metric does not call similar.{fixed}"),
-        ("The metric is a choice", "Who counts as similar was decided by people, in the schema and the metric. "
-         "Another choice gives other numbers, and no proof can say that this one is right."),
-        certificate.shift.limit(beyond),
-        ("An average, not everybody", "ε is compared with a mean. Single people can be treated much more unequally; "
-         "their own bounds are given below."),
-        ("The gap", "Between what was proved and what was found the truth is unknown."),
-        ("Not accuracy", f"A network can be fair in this sense and wrong, or useless.{accuracy}"),
-        ("Group fairness is observed", "Rates of groups, and their intervals, are estimates from these people."),
-        ("Only this network", "What happens before (collecting, cleaning, encoding data) and after (people who "
-         "overrule or ignore the network) was not looked at."),
-        ("Features that drive it", "What goes away with a feature is measured on the pairs that were found; what one "
-         "changes by itself is bounded over all its values. Neither is a statement about causes."),
-    ]  # fmt: skip
-    if certificate.refusal:
-        terms.insert(3, ("Not everybody they stand for", behind))
-    who = findings.people.selection
-    if who.how != "all" or who.part != "all" or who.excluded:
-        looked = f"Nobody in the other rows was looked at: {certificate.shift.elsewhere}"
-        terms.insert(0, ("Only these rows of the table", f"Audited were {who.words()}. {looked}."))
+    ]
+    if not isinstance(own, Counterparts) or certificate.delta != 1:
+        how = f"Distance at most δ = {parameter(certificate.delta)} by this metric: {own.describe()}{fitted}."
+        terms.insert(3, ("Similar people", how))
     return terms
 
 
-def _outputs(findings: Findings) -> str:
-    if findings.regression:
-        return "giving numbers (a regression)"
-    count = max(2, findings.network.classes)
-    independent = "independent " if findings.network.head == "sigmoid" and findings.network.classes > 1 else ""
-    assumed = ": a softmax of its raw outputs, which was assumed, as nothing in the file says it"
-    return f"giving {independent}probabilities of {count} classes{assumed if findings.network.assumed_head else ''}"
+def not_proved(findings: Findings, similar: Similar, behind: str, unseen: str) -> Terms:
+    """Return what a reader might take for proved and is not: names and statements; ``unseen`` names categories that
+    none of the people has."""
+    certificate = findings.certificate
+    moved = certificate.shift.distance_cost is not None
+    outside = [each.name for each in findings.shifts if moved and each.distance.lower > certificate.gamma]
+    beyond = f" Already outside: {listed(outside)}." if outside else ""
+    accuracy = findings.scores.get("accuracy")
+    right = "" if accuracy is None else f" It was right for {percent(accuracy)} of these people, which was observed."
+    terms = [
+        ("That this is the right comparison", "The metric is a choice: who counts as similar was decided by people, in "
+         "the schema and the metric, and another choice gives other numbers."),
+        certificate.shift.limit(beyond),
+        *(each.limit("") for each in certificate.shifts),
+        ("Between shown and proved", "In the gap between what was shown and what was proved the truth is unknown."),
+        ("That the model is right", f"Not accuracy: a model can be fair in this sense and wrong.{right}"),
+        ("What is observed", "Shares of groups, their intervals and what everybody would get with another category are "
+         "counted on these people, by running the model."),
+        ("Why", "What changes a decision here is not a statement about causes."),
+        ("What happens around the model", "How data are collected, and who overrules the model."),
+    ]  # fmt: skip
+    if certificate.refusal:
+        terms.insert(2, ("Everybody they stand for", behind))
+    if unseen:
+        terms.insert(-1, ("That the table means what it says", unseen))
+    who = findings.people.selection
+    if who.how != "all" or who.part != "all" or who.excluded:
+        terms.insert(0, ("The other rows of the table", f"Audited were {who.words()}. {certificate.shift.elsewhere}."))
+    return list(dict.fromkeys(terms))
 
 
 def population_statement(certificate: Certificate, upper: str) -> str:
     """Return the statement on the population behind the sample, ``upper`` already rounded, or why there is none."""
     if certificate.refusal:
         return f"Nothing is said of the population behind these individuals. {certificate.refusal}"
+    who = "the population behind these individuals"
+    what = (
+        f"{certificate.shift.behind_words or f'no {certificate.shift.words(who)}'} has a mean violation above {upper}"
+    )
+    if certificate.shift.ground_cost is None and certificate.shift.alone:
+        what = f"{who} has a mean violation of at most {upper}"
     return (
-        f"With confidence {parameter(certificate.population.confidence)} no population within γ of the one behind "
-        f"these individuals has a mean violation above {upper}, provided that they are independent draws on which "
-        "neither network nor metric nor schema was fitted."
+        f"With confidence {parameter(certificate.population.confidence)} {what}, provided that they are "
+        "independent draws on which neither model nor metric nor schema was fitted."
     )

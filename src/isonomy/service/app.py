@@ -11,55 +11,59 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import uvicorn
-from fastapi import FastAPI, HTTPException
+from fastapi import FastAPI, HTTPException, Query, Security
+from fastapi.exceptions import RequestValidationError
 from starlette.middleware import Middleware
-from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
 
 from isonomy.errors import IsonomyError, ParameterError, template
 from isonomy.options import Given, select, with_options
 from isonomy.parallel import one_thread_in_blas, set_workers
 from isonomy.population.outcome import rule
-from isonomy.service import openapi, web
+from isonomy.service import web
 from isonomy.service.answering import Answered, Answering
-from isonomy.service.certifier import Certifier
+from isonomy.service.certifier import PER_SECOND, Certifier
 from isonomy.service.connections import limited_protocol
-from isonomy.service.keys import KeyBackend, read_keys
+from isonomy.service.keys import KeyBearer, read_keys
 from isonomy.service.log import AuditLog
-from isonomy.service.openapi import Operation
-from isonomy.service.reading import BadRequestError
+from isonomy.service.requests import Asked, BadRequestError, Predictions, Reader, Refusal
 from isonomy.service.served import Served
 from isonomy.service.settings import Settings
 from isonomy.service.watch import Watch
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-CHEAP = 8192
-"""Bytes of the body of a cheap request, at most; about ten people."""
+CHEAP = PER_SECOND / 10
+"""Multiplications of a cheap request, at most."""
 LATER = {"Retry-After": "1"}
+REFUSALS = {
+    422: "something that cannot be used",
+    408: "a slow body",
+    413: "a large body",
+    415: "no JSON",
+    503: "try again later",
+}
+Limit = Annotated[int, Query(ge=1, le=1000, description="how many, at most")]
 
 
 def create_app(served: Served, settings: Settings | None = None) -> FastAPI:
-    """Build the service for one certificate. One table of operations makes its routes and its description; the routes
-    are Starlette's, since FastAPI's own would take longer for a request than the bounds of an individual."""
+    """Build the service for one certificate."""
     settings = settings or Settings()
     service = Service(served, settings)
-    operations = service.operations()
-    keyed = [Middleware(AuthenticationMiddleware, backend=KeyBackend(settings.keys))]
     app = FastAPI(
-        routes=[
-            Route(one.path, one.handler, methods=[one.method], middleware=keyed if one.key else None)
-            for one in operations
-        ],
+        title="Isonomy",
+        version=version("isonomy"),
+        description="Predictions with a proof of how differently a similar person could have been treated.",
         lifespan=service.lifespan,
-        openapi_url=None,  # FastAPI's own answer is not in ASCII
+        default_response_class=web.AsciiResponse,
+        openapi_url=None,  # FastAPI's own is not in ASCII
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -67,11 +71,14 @@ def create_app(served: Served, settings: Settings | None = None) -> FastAPI:
             Middleware(web.RequestMiddleware, metrics=service.metrics, hosts=(*LOOPBACK, *settings.allow_host)),
             Middleware(ExceptionMiddleware, handlers={Exception: web.failed}),  # FastAPI would have it outermost
         ],
-        exception_handlers={IsonomyError: web.refused, 405: web.not_allowed},
+        exception_handlers={IsonomyError: web.refused, RequestValidationError: web.invalid, 405: web.not_allowed},
     )
-    description = openapi.description(served.schema, settings, operations)
-    app.openapi = lambda: description  # type: ignore[method-assign]
-    app.add_route("/openapi.json", lambda _: web.json_response(description), include_in_schema=False)
+    service.add_routes(app)
+
+    async def describe(_: Request) -> Response:
+        return web.AsciiResponse(app.openapi())
+
+    app.add_route("/openapi.json", describe, include_in_schema=False)
     return app
 
 
@@ -83,6 +90,7 @@ class Service:
         self.metrics = web.Metrics()
         # The file holds a person: it is written only where features may be.
         self.certifier = Certifier(served, Path(settings.log or ".") if settings.store_features else None)
+        self.read = Reader(served.schema, settings)
         self.waiting = {"cheap": 0, "dear": 0}
         self.ready = False
 
@@ -105,27 +113,41 @@ class Service:
         self.watch.close()
         self.log.close()
 
-    def operations(self) -> list[Operation]:
-        """List the operations of the service."""
-        monitored = "Is the certificate still about today's population?"
-        return [
-            Operation("POST", "/v1/predictions", self.predict, "Predictions with their local certificates"),
-            Operation("GET", "/v1/predictions", self.recent, "The latest predictions", limited=True),
-            Operation("GET", "/v1/monitor", lambda _: web.json_response(self.watch.report()), monitored),
-            Operation("GET", "/v1/monitor/history", self.history, "States over time", limited=True),
-            Operation("GET", "/v1/certificate", lambda _: web.json_response(self.certificate()), "What was proved"),
-            Operation("GET", "/metrics", self.numbers),
-            Operation("GET", "/health/live", self.live, "Is the process alive?", key=False),
-            Operation("GET", "/health/ready", self.is_ready, "Can requests be answered?", key=False),
-            Operation("GET", "/", self.dashboard, key=False),
-        ]
+    def add_routes(self, app: FastAPI) -> None:
+        """Add all operations; FastAPI describes them at ``/openapi.json``."""
+        keyed = [Security(KeyBearer(self.settings.keys))] if self.settings.keys else []
+        codes = REFUSALS | ({401: "no valid key"} if keyed else {})
+
+        def refusals(*some: int) -> dict[int | str, dict[str, Any]]:
+            return {code: {"model": Refusal, "description": codes[code]} for code in some if code in codes}
+
+        posted = {"requestBody": {"required": True, "content": {web.JSON: {"schema": self.read.json_schema()}}}}
+        app.post(
+            "/v1/predictions", summary="Predictions with their local certificates", dependencies=keyed,
+            response_model=Predictions, responses=refusals(*codes), openapi_extra=posted,
+        )(self.predict)  # fmt: skip
+        shown = (
+            ("/v1/predictions", self.recent, "The latest predictions"),
+            ("/v1/monitor", self.monitored, "Is the certificate still about today's population?"),
+            ("/v1/monitor/history", self.history, "States over time"),
+            ("/v1/certificate", self.certificate, "What was proved"),
+        )
+        for path, handler, summary in shown:
+            responses = refusals(401, 422)
+            app.get(path, summary=summary, dependencies=keyed, response_model=dict, responses=responses)(handler)
+        app.get("/metrics", dependencies=keyed, include_in_schema=False)(self.numbers)
+        app.get("/health/live", summary="Is the process alive?", response_model=dict)(self.live)
+        app.get("/health/ready", summary="Can requests be answered?", response_model=dict, responses=refusals(503))(
+            self.is_ready
+        )
+        app.get("/", include_in_schema=False)(self.dashboard)
 
     async def predict(self, request: Request) -> Response:
         """Read a request within the limits, and answer once its entry is on disk."""
         arrived = time.monotonic()
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != web.JSON:
             raise HTTPException(415, "The body must be application/json.")
-        caller, body = request.user.display_name, None
+        caller, body = getattr(request.state, "caller", ""), None
         try:
             async with asyncio.timeout(self.settings.timeout):
                 body = await web.read_body(request, self.settings.max_body)
@@ -147,95 +169,110 @@ class Service:
         return Response(answered.body, media_type=web.JSON)
 
     async def _answered(self, body: bytes, caller: str, arrived: float) -> Answered:
-        """Answer in a worker thread, which also writes the log: the loop is woken once, when all is on disk."""
-        kind, most = _kind(body), self.settings.max_waiting
-        half = (most + 1) // 2  # of the queue: dear requests leave the rest to cheap ones
-        if sum(self.waiting.values()) >= most or (kind == "dear" and self.waiting[kind] >= half):
-            raise HTTPException(503, "Too many requests wait; try again later.", LATER)
+        """Answer in a worker thread, which also writes the log: the loop is woken once, when all is on disk.
+
+        Threads for cheap requests read every body, and leave an answer of much counted work to the others.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answered] = loop.create_future()
 
-        def work() -> None:
+        def work(kind: str, asked: Asked | None) -> None:
             try:
                 if future.done():
                     raise TimeoutError  # the request was given up
-                answered = self.answering(body, caller, arrived)
+                if asked is None:
+                    asked = self.read(body)
+                    if self.answering.work(asked) > CHEAP:
+                        loop.call_soon_threadsafe(begin, "dear", asked)
+                        return
+                answered = self.answering(asked, caller, arrived)
             except Exception as error:
-                loop.call_soon_threadsafe(leave, error)
+                loop.call_soon_threadsafe(leave, kind, error)
             else:  # nothing is acknowledged that is not on disk
                 answered.logged.add_done_callback(
-                    lambda logged: loop.call_soon_threadsafe(leave, logged.exception() or answered)
+                    lambda logged: loop.call_soon_threadsafe(leave, kind, logged.exception() or answered)
                 )
 
-        def leave(answer: Answered | BaseException) -> None:
+        def begin(kind: str, asked: Asked | None = None) -> None:
+            most = self.settings.max_waiting
+            half = (most + 1) // 2  # of the queue: dear requests leave the rest to cheap ones
+            if kind == "dear":
+                self._count("cheap", -1)
+            if sum(self.waiting.values()) >= most or (kind == "dear" and self.waiting[kind] >= half):
+                end(HTTPException(503, "Too many requests wait; try again later.", LATER))
+                return
+            self._count(kind, +1)
+            self.pools[kind].submit(work, kind, asked)
+
+        def leave(kind: str, answer: Answered | BaseException) -> None:
             self._count(kind, -1)  # a request that was given up is in the queue until here
+            end(answer)
+
+        def end(answer: Answered | BaseException) -> None:
             if not future.done():
                 if isinstance(answer, BaseException):
                     future.set_exception(answer)
                 else:
                     future.set_result(answer)
 
-        self._count(kind, +1)
-        self.pools[kind].submit(work)
+        begin("cheap")
         return await future
 
     def _count(self, kind: str, change: int) -> None:
         self.waiting[kind] += change
         self.metrics.waiting.set(sum(self.waiting.values()))
 
-    def recent(self, request: Request) -> Response:
+    def recent(self, limit: Limit = 50) -> Response:
         """Return the latest predictions, and counts by verdict."""
-        limit, identity = web.whole_number(request, "limit", 50, openapi.MOST), self.served.identity
+        identity = self.served.identity
         verdicts, recent = self.log.verdicts(identity, 1000), self.log.recent(identity, limit)
         return web.json_response({"verdicts": verdicts, "recent": recent})
 
-    def history(self, request: Request) -> Response:
+    def history(self, limit: Limit = 200) -> Response:
         """Return evaluations of the monitor, the latest last."""
-        limit = web.whole_number(request, "limit", 200, openapi.MOST)
         return web.json_response({"evaluations": self.log.evaluations(self.served.identity, limit)})
 
-    def numbers(self, request: Request) -> Response:
+    def monitored(self) -> Response:
+        """Return the state of the monitor, its reasons, and the groups of the window."""
+        return web.json_response(self.watch.report())
+
+    def numbers(self) -> Response:
         """Return the metrics for Prometheus."""
         return Response(self.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    async def live(self, request: Request) -> Response:
+    async def live(self) -> Response:
         """Return that the process is alive."""
         return web.json_response({"status": "alive"})
 
-    async def is_ready(self, request: Request) -> Response:
+    async def is_ready(self) -> Response:
         """Return that requests can be answered, or 503 with the reason why not."""
         trouble = self.log.trouble if self.ready else "The service is starting or ending."
         if trouble is not None:
             raise HTTPException(503, trouble)
         return web.json_response({"status": "ready"})
 
-    async def dashboard(self, request: Request) -> Response:
+    async def dashboard(self) -> Response:
         """Return the page at ``/``."""
         return HTMLResponse(web.PAGE, headers={"Content-Security-Policy": web.POLICY, "Cache-Control": "no-cache"})
 
-    def certificate(self) -> dict[str, Any]:
+    def certificate(self) -> Response:
         """Return the claims of the certificate and their terms."""
         served, outcome = self.served, self.certifier.problem.outcome
         sizes = served.shift.sizes()
-        names = ("statement", "epsilon", "upper", "lower", "confidence", "verdict", "printed", "observed")
-        return {
-            "certificate": served.identity,
-            **{name: getattr(served, name) for name in names},
-            "delta": served.problem.delta,
-            **served.numbers,
-            "schema": served.schema.name,
-            "outcome": {name: getattr(outcome, name) for name in ("classes", "favourable", "threshold")},
-            "decided": rule(outcome),
-            "people": None if served.people is None else len(served.people),
-            "curve": {served.shift.size_name: sizes, "upper": [float(value) for value in served.curve(sizes)]},
-        }
-
-
-def _kind(body: bytes) -> str:
-    """Classify a request as cheap or dear by its bytes: dear is one that asks for much, or could (names can be written
-    with escapes)."""
-    dear = len(body) > CHEAP or any(word in body for word in (b"counterpart", b"budget_ms", b"\\"))
-    return "dear" if dear else "cheap"
+        names = ("statement", "epsilon", "upper", "lower", "confidence", "behind", "verdict", "printed", "observed")
+        return web.json_response(
+            {
+                "certificate": served.identity,
+                **{name: getattr(served, name) for name in names},
+                "delta": served.problem.delta,
+                **served.numbers,
+                "schema": served.schema.name,
+                "outcome": {name: getattr(outcome, name) for name in ("classes", "favourable", "threshold")},
+                "decided": rule(outcome),
+                "people": None if served.people is None else len(served.people),
+                "curve": {served.shift.size_name: sizes, "upper": [float(value) for value in served.curve(sizes)]},
+            }
+        )
 
 
 def run(

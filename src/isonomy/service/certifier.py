@@ -19,17 +19,22 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.attacks import AttackBudget, Finds, Known
+from isonomy.attacks import AttackBudget, Known
 from isonomy.brief import brief
-from isonomy.certificates.consistency import compare_people, counterexamples_saved_in
-from isonomy.certificates.local import Bounds, decisions, verdicts
+from isonomy.certificates.chunks import REGION, WORK, search_work
+from isonomy.certificates.consistency import Counterexamples
+from isonomy.certificates.local import LocalCertificate, Witnesses, bound_blocks, decisions
+from isonomy.certificates.protocol import tier_for
 from isonomy.errors import DataError
 from isonomy.population.outcome import decided, named
-from isonomy.service.reading import BadRequestError, complaint
+from isonomy.service.requests import BadRequestError
 from isonomy.service.served import Served, placeholder
 
 PIECE = 64
 """Individuals bounded by the tight tier at a time, at most, so that a latency budget can be met."""
+
+PER_SECOND = WORK / 20
+"""Multiplications in a second of one thread, about."""
 
 BoolArray = NDArray[np.bool_]
 
@@ -66,43 +71,49 @@ class Certifier:
 
     def __init__(self, served: Served, evidence: Path | None = None) -> None:
         """Take ``evidence``, the folder where a contradiction is saved, with the person; None: not saved."""
-        self.served, self.problem, self._evidence = served, served.problem, evidence
-        float32_run = served.arithmetic == "float32"
-        self.interval = Bounds(self.problem, "interval", float32_run)
-        self.tight = Bounds(self.problem, "tight", float32_run)
+        self.served, self.problem, self._saved = served, served.problem, Counterexamples(evidence)
+        self.interval, self.tight = (
+            tier_for(self.problem, tier, served.arithmetic == "float32") for tier in ("interval", "tight")
+        )
         self.head = self.interval.head
-        self._pace = _Pace()
+        self._pace, self._regions = _Pace(), 1.0
         own, default = self.problem.domain, served.schema.domain(self.problem.domain.kind)
         self._own_domain = not (np.array_equal(own.low, default.low) and np.array_equal(own.high, default.high))
-        self._outcome = self.problem.outcome
 
     def warm_up(self) -> None:
-        """Certify one individual by every tier, so that no request pays for caches, and measure the pace."""
-        x = placeholder(self.served.schema).x
+        """Certify one individual by every tier, so that no request pays for caches; count regions, measure the pace."""
+        audited = self.served.people if self.problem.model.condition else None  # whose predictions are surely known
+        x = placeholder(self.served.schema).x if audited is None else np.array(audited.x[:1])
         self(x, seconds=60.0, counterparts=True)
+        self._regions = self.problem.similarity.count(x)
         self._pace.learn(*(min(self._timed(np.repeat(x, people, 0)) for _ in range(3)) for people in (1, PIECE)))
+
+    def work(self, people: int, seconds: float, counterparts: bool) -> float:
+        """Return about the multiplications of an answer, as the parts of an audit are counted; the tight tier takes no
+        more of them than fit into ``seconds``."""
+        regions, steps = people * self._regions, 1 + AttackBudget().steps
+        tight = min(regions * (REGION + self.tight.price), max(seconds, 0.0) * PER_SECOND)
+        searches = people * search_work(self._regions, steps) if counterparts else 0.0
+        return regions * (REGION + self.interval.price) + tight + searches
 
     def __call__(self, x: FloatArray, *, seconds: float = 0.0, counterparts: bool = False) -> Answers:
         """Certify individuals ``x`` (n, m); the tight tier may take ``seconds`` from now."""
         self._check_domain(x)
-        upper, certified, tight = self._bounded(x, time.monotonic() + seconds)
-        tier = ["tight" if tighter else "interval" for tighter in tight.tolist()]
-        outputs, epsilon = self.problem.network(x), self.served.epsilon
-        finds = self._search(x, upper, certified) if counterparts else None
-        lower = np.zeros(len(x)) if finds is None else finds.lower
-        flips = np.zeros(len(x), dtype=bool) if finds is None else finds.flips
-        others = None if finds is None else (finds.counterpart, finds.flip_counterpart)
-        with counterexamples_saved_in(self._evidence):
-            compare_people(
-                self.problem, x, lower, upper, certified & self.head.decides, flips, others, tier=tier,
-                arithmetic=self.served.arithmetic, threshold=self._outcome.threshold,
-                favourable=list(self._outcome.favourable),
-            )  # fmt: skip
-        verdict = verdicts(lower, upper, epsilon)
+        upper, certified, finds = bound_blocks(self.interval, x)
+        tight = self._tighten(x, upper, certified, time.monotonic() + seconds)
+        if counterparts:
+            finds = self.tight.attack(np.array(x), AttackBudget(), Known(upper, certified))
+        witnesses = Witnesses(x, finds.counterpart, finds.lower, finds.flips, finds.flip_counterpart, self.problem)
+        local = LocalCertificate(
+            upper + 0.0, finds.lower + 0.0, witnesses,  # SQLite has no -0.0
+            decisions(certified, finds.flips, self.head.decides), self.problem.model(x), np.ones(len(x)),
+            "tight" if tight.any() else "interval", self.served.arithmetic, self.problem, self._saved,
+        )  # fmt: skip
         return Answers(
-            x, outputs, *self._decided(outputs), upper + 0.0, lower + 0.0, verdict.tolist(),  # SQLite has no -0.0
-            decisions(certified, flips, self.head.decides).tolist(), tier,
-            None if finds is None else self.served.schema.decode(finds.counterpart),
+            x, local.prediction, *self._decided(local.prediction), local.upper, local.lower,
+            local.verdict(self.served.epsilon).tolist(), local.decision.tolist(),
+            np.where(tight, "tight", "interval").tolist(),
+            self.served.schema.decode(finds.counterpart) if counterparts else None,
         )  # fmt: skip
 
     def _check_domain(self, x: FloatArray) -> None:
@@ -112,15 +123,14 @@ class Certifier:
                 self.problem.check(x)
             except DataError as error:
                 people = int((~self.problem.domain.contains(x)).sum())
-                raise BadRequestError([complaint(str(error), "individuals")], people) from None
+                raise BadRequestError.at(str(error), "individuals", people=people) from None
 
     def tighten(self, x: FloatArray) -> FloatArray:
         """Bound violations (n,) by the tight tier, without a time limit."""
-        return self._chunks(self.tight, x)[0]
+        return bound_blocks(self.tight, x)[0]
 
-    def _bounded(self, x: FloatArray, ends_at: float) -> tuple[FloatArray, BoolArray, BoolArray]:
-        """Return upper bounds, whose decision is certified, and whose bound is the tight tier's, each (n,)."""
-        upper, certified = self._chunks(self.interval, x)
+    def _tighten(self, x: FloatArray, upper: FloatArray, certified: BoolArray, ends_at: float) -> BoolArray:
+        """Tighten bounds of undecided individuals in place, while time is left; return whose bound is tighter (n,)."""
         tight = np.zeros(len(x), dtype=bool)
         undecided = np.flatnonzero(upper > self.served.epsilon)
         while len(undecided) and (size := self._pace.fits(ends_at - time.monotonic())):
@@ -131,19 +141,7 @@ class Certifier:
             better = bound < upper[rows]
             upper[rows[better]], tight[rows[better]] = bound[better], True
             certified[rows] |= unchanged
-        return upper, certified, tight
-
-    def _chunks(self, bounds: Bounds, x: FloatArray) -> tuple[FloatArray, BoolArray]:
-        parts = [bounds.chunk(np.array(x[rows])) for rows in _pieces(len(x), bounds.size)]
-        return np.concatenate([part.upper for part in parts]), np.concatenate([part.kept for part in parts])
-
-    def _search(self, x: FloatArray, upper: FloatArray, certified: BoolArray) -> Finds:
-        parts = [
-            self.tight.attack(np.array(x[rows]), AttackBudget(), Known(upper[rows], certified[rows]))
-            for rows in _pieces(len(x), self.tight.size)
-        ]
-        fields = ("lower", "counterpart", "flips", "flip_counterpart")
-        return Finds(*(np.concatenate([getattr(part, field) for part in parts]) for field in fields))
+        return tight
 
     def _timed(self, x: FloatArray) -> float:
         began = time.monotonic()
@@ -152,14 +150,10 @@ class Certifier:
 
     def _decided(self, outputs: FloatArray) -> tuple[list[Any], list[str | None], list[bool | None]]:
         """Return predictions, decisions, and whether these are favourable, by the one rule of decisions."""
-        regression = self.head.kind == "regression"
-        decisions = named(decided(outputs, self._outcome, regression=regression), self._outcome)
-        outcome = [name for name, _ in decisions]
-        return outputs[:, 0].tolist() if regression else outcome, outcome, [favour for _, favour in decisions]
-
-
-def _pieces(people: int, size: int) -> list[slice]:
-    return [slice(start, start + size) for start in range(0, people, size)]
+        regression, rule = self.head.kind == "regression", self.problem.outcome
+        decided_by = named(decided(outputs, rule, regression=regression), rule)
+        outcome = [name for name, _ in decided_by]
+        return outputs[:, 0].tolist() if regression else outcome, outcome, [favour for _, favour in decided_by]
 
 
 class _Pace:

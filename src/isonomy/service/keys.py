@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastapi import HTTPException
-from fastapi.security.utils import get_authorization_scheme_param
-from starlette.authentication import AuthCredentials, AuthenticationBackend, BaseUser, SimpleUser
-from starlette.requests import HTTPConnection
+from fastapi.security import HTTPBearer
+from starlette.requests import Request
 
 from isonomy.errors import FileError, ParameterError, template
 
@@ -79,21 +78,20 @@ def name_of(secret: str, keys: Collection[Key]) -> str | None:
     return name
 
 
-class KeyBackend(AuthenticationBackend):
-    """Authenticates a caller by the name of a key; access is anonymous when no keys are configured."""
+class KeyBearer(HTTPBearer):
+    """Authenticates a caller by the name of a key, which the state of the request has as ``caller``."""
 
     def __init__(self, keys: Collection[Key]) -> None:
+        super().__init__(scheme_name="bearer", description="an API key", auto_error=False)
         self._keys = keys
 
-    async def authenticate(self, conn: HTTPConnection) -> tuple[AuthCredentials, BaseUser] | None:
-        """Return the user whose key was given; None when no keys are configured."""
-        if not self._keys:
-            return None
-        scheme, secret = get_authorization_scheme_param(conn.headers.get("authorization"))
-        name = name_of(secret, self._keys) if scheme.lower() == "bearer" else None
+    async def __call__(self, request: Request) -> None:  # type: ignore[override]
+        """Note the name of the key that was given, or raise 401."""
+        given = await super().__call__(request)
+        name = None if given is None else name_of(given.credentials, self._keys)
         if name is None:
             raise HTTPException(401, "A valid API key is needed.", {"WWW-Authenticate": "Bearer"})
-        return AuthCredentials(), SimpleUser(name)
+        request.state.caller = name
 
 
 def _digest(secret: str) -> str:

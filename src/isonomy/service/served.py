@@ -8,6 +8,7 @@ short search refutes it: ``isonomy verify`` proves it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,8 @@ import pandas as pd
 from isonomy.arithmetic import at_least, at_most, decimals_of_bound, weighted
 from isonomy.attacks import AttackBudget
 from isonomy.certificates.certificate import Certificate, Verdict, headline, judge
-from isonomy.certificates.local import Arithmetic, Bounds
+from isonomy.certificates.local import Arithmetic
+from isonomy.certificates.protocol import tier_for
 from isonomy.errors import DataError, FileError
 from isonomy.fairness import scores
 from isonomy.files import file_hash
@@ -55,6 +57,7 @@ class Served(Reference):
     lower: float = 0.0
     arithmetic: Arithmetic = "float64"
     largest: float = math.inf
+    behind: Mapping[str, Any] | None = None  # what the record says of the population behind its sample
 
     @classmethod
     def from_directory(cls, path: Path) -> Served:
@@ -67,22 +70,23 @@ class Served(Reference):
         problem = certificate.problem
         if problem.schema is None:
             raise DataError("A service needs a schema, to read people in raw units: certify a Population.")
-        identity = identity or problem.network.hash()
+        identity = identity or problem.model.hash()
         return cls._of(certificate, problem.schema, certificate.upper, people, str(certificate), identity)
 
     @classmethod
     def of_record(cls, record: Record) -> Served:
         """Serve a certificate read from its files, unless these contradict one another."""
         with readable(record.path):
-            upper = _checked(record, record.dual.bound(record.shift.size).upper)
+            upper = _checked(record, record.proved_and_attained()[0])
             _refute(record)
             who = f"the {len(record.weights):,} audited individuals{weighted(record.weights)}"
             lower = record.lower
             decimals = decimals_of_bound(upper, record.problem.model.head == "regression")
-            statement = headline(
-                record.shift, who, at_most(upper, decimals), at_least(lower, decimals) if lower > 0 else None
+            statement = record.problem.model.conditional(
+                headline(record.shift, who, at_most(upper, decimals), at_least(lower, decimals) if lower > 0 else None)
             )
-            return cls._of(record, record.schema, upper, record.people, statement, file_hash(record.path))
+            served = cls._of(record, record.schema, upper, record.people, statement, file_hash(record.path))
+            return replace(served, behind=_behind(record.document["claims"]))
 
     @classmethod
     def _of(
@@ -95,11 +99,11 @@ class Served(Reference):
         identity: str,
     ) -> Served:
         """Serve a result; without an epsilon of its own, a certificate promises what it proved."""
-        dual, names = result.dual, ("problem", "shift", "lower", "confidence", "arithmetic")
+        names = ("problem", "shift", "lower", "confidence", "arithmetic")
         served = cls(
             **{name: getattr(result, name) for name in names},
             schema=schema, epsilon=upper if result.epsilon is None else result.epsilon, upper=upper, people=people,
-            curve=lambda gammas: [bound.upper for bound in dual.curve([float(gamma) for gamma in gammas])],
+            curve=lambda gammas: result.curve([float(gamma) for gamma in gammas])["upper"].tolist(),
             identity=identity, statement=statement, largest=result.profiles.largest,
         )  # fmt: skip
         return replace(served, statement=f"{statement} {served.caution}".rstrip())
@@ -112,7 +116,7 @@ class Served(Reference):
     @cached_property
     def observed(self) -> dict[str, float]:
         """Score predictions against the outcomes of the audited individuals; empty where these are unknown."""
-        return {} if self.people is None else scores(self.problem.network, self.people)
+        return {} if self.people is None else scores(self.problem.model, self.people)
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -152,6 +156,17 @@ class Served(Reference):
         return replace(self, largest=min(largest, self.largest if unbounded else math.inf))
 
 
+def _behind(claims: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the claim about the population behind the sample: of the mean, and of the share of decisions that can
+    change; None where there is none."""
+    if claims["population"] is None:
+        return None
+    changes = claims.get("changes") or (claims.get("shifts") or [{}])[0].get("changes") or {}
+    share = changes.get("behind")
+    sides = None if share is None else {side: share[side] for side in ("lower", "upper")}
+    return {"upper": claims["population"]["upper"], "changes": sides}
+
+
 def _checked(record: Record, proved: float) -> float:
     """Return the upper bound to promise, at least the proved one; refuse claims that contradict one another."""
     upper, lower, epsilon = record.upper, record.lower, record.epsilon
@@ -184,11 +199,12 @@ def _refute(record: Record) -> None:
     distance = float(metric.distance(points.person, points.counterpart).max(initial=0.0))
     if not distance <= delta * (1 + ROUNDING):
         raise FileError(f"its 'delta' is {delta:g}, but counterparts in its evidence are {distance:g} apart.")
-    attained = points.mixture(record.weights, record.shift).value
+    attained = record.proved_and_attained()[1]
+    assert attained is not None
     if not record.lower <= attained * (1 + 1e-6):
         raise FileError(f"its 'lower' is {record.lower}, but the population in its evidence attains {attained}.")
     rows = np.unique(np.linspace(0, len(record.weights) - 1, SEARCHED).astype(np.int64))
-    bounds = Bounds(record.problem, "tight", record.arithmetic == "float32")
+    bounds = tier_for(record.problem, "tight", record.arithmetic == "float32")
     attack = bounds.attack(np.array(record.people.x[rows]), AttackBudget())
     claimed = record.profiles.value[record.profiles.start[rows]]
     worst = int(np.argmax(attack.lower - claimed))

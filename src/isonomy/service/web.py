@@ -18,7 +18,9 @@ from typing import Any
 
 from fastapi import HTTPException
 from fastapi.exception_handlers import http_exception_handler
+from fastapi.exceptions import RequestValidationError
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from pydantic_core import to_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -46,6 +48,15 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """The page is one file and loads nothing from elsewhere."""
+
+
+class AsciiResponse(JSONResponse):
+    """JSON in which names of any alphabet are escaped: nothing in an answer can steer a terminal."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the bytes; what is no finite number is null."""
+        text = to_json(content, inf_nan_mode="null").decode()
+        return re.sub(r"[^ -~]", lambda letter: json.dumps(letter[0])[1:-1], text).encode()
 
 
 class Metrics:
@@ -118,8 +129,8 @@ def write_lines(level: str = "INFO") -> None:
 
 
 def json_response(document: Any, status: int = 200) -> Response:
-    """Return a JSON response in ASCII: Starlette's own fails at half a character, which a complaint may repeat."""
-    return Response(json.dumps(document), status, media_type=JSON)
+    """Return a JSON response, in which an infinite number is null."""
+    return AsciiResponse(document, status)
 
 
 class RequestMiddleware:
@@ -130,7 +141,7 @@ class RequestMiddleware:
         """Take ``hosts``, the allowed names (``*``: any). A page from elsewhere whose name leads to this machine (DNS
         rebinding) uses that name, and is refused."""
         self._app, self._metrics, self._hosts = app, metrics, {host.lower().strip("[]") for host in hosts}
-        self._refused = JSONResponse({"detail": "The service is not called so; --allow-host adds a name."}, 421)
+        self._refused = AsciiResponse({"detail": "The service is not called so; --allow-host adds a name."}, 421)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass one request on, or refuse its host."""
@@ -146,6 +157,8 @@ class RequestMiddleware:
                 message = {**message, "headers": [*message["headers"], *HEADERS]}
             await send(message)
 
+        if scope["method"] == "HEAD":  # FastAPI has no such routes; the server leaves the body out
+            scope = {**scope, "method": "GET"}
         allowed = "*" in self._hosts or _host(scope) in self._hosts
         try:
             await (self._app if allowed else self._refused)(scope, receive, sending)
@@ -190,15 +203,6 @@ async def read_body(request: Request, most: int) -> bytes:
     return b"".join(parts)
 
 
-def whole_number(request: Request, name: str, usual: int, most: int) -> int:
-    """Return the query parameter ``name``, a whole number from 1 to ``most``; ``usual`` where it is left out."""
-    value = request.query_params.get(name, str(usual))
-    if not (value.isascii() and value.isdecimal() and 1 <= int(value[:20]) <= most):
-        why = f"'{name}' must be a whole number from 1 to {most}."
-        raise HTTPException(422, [{"loc": ["query", name], "msg": why, "type": "value_error"}])
-    return int(value)
-
-
 async def refused(_: Request, error: IsonomyError) -> Response:
     """Answer with the library's message, without the place of a file, which concerns the operator alone."""
     detail = getattr(error, "details", str(error))
@@ -208,10 +212,18 @@ async def refused(_: Request, error: IsonomyError) -> Response:
     return json_response({"detail": detail}, error.http_status)
 
 
+async def invalid(_: Request, error: RequestValidationError) -> Response:
+    """Answer a parameter that cannot be used, in the words of FastAPI and without repeating it."""
+    return json_response(
+        {"detail": [{name: each[name] for name in ("loc", "msg", "type")} for each in error.errors()]}, 422
+    )
+
+
 async def not_allowed(request: Request, error: HTTPException) -> Response:
     """Answer 405 with all methods of the path, where the router names those of its first route."""
     routes = [route for route in request.app.routes if route.path == request.scope["path"]]
-    error.headers = {"Allow": ", ".join(sorted(set().union(*(route.methods for route in routes))))}
+    methods = set().union(*(route.methods for route in routes))
+    error.headers = {"Allow": ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))}
     return await http_exception_handler(request, error)
 
 

@@ -132,7 +132,7 @@ class Counterparts(Metric):
         """Return one sentence for people."""
         within = ~self.free & ((self.tolerance > 0) | (self.relative > 0))
         equal = self.width - within.sum() - self.free.sum()
-        counts = f"{self.free.sum()} free, {within.sum()} within a tolerance, {equal} equal"
+        counts = f"{self.free.sum()} may take any value, {within.sum()} stay within a tolerance, {equal} must be equal"
         return f"counterparts on {self.width} coordinates: {counts}"
 
     def _box_distance(self, x: FloatArray, y: FloatArray) -> FloatArray:

@@ -10,8 +10,6 @@
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +18,7 @@ import numpy as np
 
 from isonomy.errors import FileError, MetricError, ParameterError, template
 from isonomy.given import instance
-from isonomy.population.toml import read_toml, write_value
+from isonomy.population.toml import nearest, read_text, read_toml, write_value
 
 if TYPE_CHECKING:
     from isonomy.similarity.metric import Metric
@@ -28,22 +26,17 @@ if TYPE_CHECKING:
 KINDS: dict[str, type[Metric]] = {}
 """Every metric by its kind; each adds itself when it is defined."""
 
+_LONGEST = 2**27  # characters: a matrix of 2,000 by 2,000
 _ABOUT = frozenset({"kind", "width", "fitted_on", "names"})
 
 
 def load_metric(path: str | PathLike[str]) -> Metric:
     """Read a metric of any kind from its file at ``path``."""
     instance("path", path, str | PathLike, "the path of a metric file")
+    if not Path(path).exists():
+        raise FileError(f"There is no metric file {path}.")
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise FileError(f"There is no metric file {path}.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise FileError(f"The metric file {path} cannot be read: {error}.") from None
-    try:
-        return metric_from_text(text)
-    except tomllib.TOMLDecodeError as error:
-        raise FileError(f"The metric file {path} is not valid TOML: {error}.") from None
+        return metric_from_text(read_text(Path(path), "Metric file", _LONGEST), f"Metric file {path}")
     except (MetricError, ParameterError) as error:
         raise MetricError(f"The metric file {path}: {error}") from None
 
@@ -57,9 +50,9 @@ def metric_to_text(metric: Metric) -> str:
     return "\n".join(lines) + "\n"
 
 
-def metric_from_text(text: str) -> Metric:
-    """Return the metric that a TOML text describes."""
-    table = read_toml(text, "The text of a metric", most=2**27)  # a matrix of 2,000 by 2,000
+def metric_from_text(text: str, where: str = "The text of a metric") -> Metric:
+    """Return the metric that a TOML text describes; ``where`` it stands is for errors."""
+    table = read_toml(text, where, _LONGEST)
     kind = str(table.get("kind", ""))
     if kind not in KINDS:
         raise MetricError(f"'kind' must be one of {', '.join(map(repr, sorted(KINDS)))}. Got {kind!r}.")
@@ -68,9 +61,7 @@ def metric_from_text(text: str) -> Metric:
     known = _ABOUT | {*metric_class.parts, *defined_by}
     for key in table:
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"did you mean '{near[0]}'?" if near else f"it may have {', '.join(sorted(known))}."
-            raise MetricError(f"A metric of kind '{kind}' has no '{key}': {hint}")
+            raise MetricError(f"A metric of kind '{kind}' has no '{key}': {nearest(key, sorted(known), 'it may have')}")
     if sum(key in table for key in defined_by) != 1:
         raise MetricError(f"A metric of kind '{kind}' needs exactly one of {', '.join(defined_by)}.")
     width = table.get("width")

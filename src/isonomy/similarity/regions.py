@@ -12,10 +12,15 @@ from isonomy.errors import MetricError, ParameterError
 from isonomy.population.domain import Domain
 from isonomy.similarity.metric import Metric, checked_delta
 from isonomy_verify import branches, similar
+from isonomy_verify.combinations import Product, product_of
 from isonomy_verify.sets import Regions
-from isonomy_verify.similar import MAX_BRANCHES, Wander
+from isonomy_verify.similar import MAX_BRANCHES, SAMPLE, Wander
 
 __all__ = ["MAX_BRANCHES", "Regions", "Similarity", "cached_similarity", "refused"]
+
+
+FEW, MANY = 4, 64
+"""Combinations of a product that are bounded by passes of their own, and those that together cost as much as one."""
 
 
 class Similarity:
@@ -55,6 +60,16 @@ class Similarity:
         """Return the regions of a row of ``x``, on average over a few; at least 1."""
         with refused():
             return self.kernel.count(x, wander)
+
+    def product(self, x: FloatArray) -> Product | None:
+        """Return the similar sets of the rows of ``x`` as products of a box and combinations; None if they are none."""
+        with refused():
+            return product_of(self.kernel, x)
+
+    def passes(self, x: FloatArray) -> float:
+        """Return about the regions of a row of ``x`` that are bounded by passes: of a product only its worst are."""
+        product = self.product(x[:SAMPLE])
+        return self.count(x) if product is None else min(product.size, FEW + product.size / MANY)
 
     def resized(self, delta: float) -> Similarity:
         """Return the same with another δ."""

@@ -1,17 +1,26 @@
-"""Certified training: networks that keep their accuracy and can be proved fair. It needs ``isonomy[torch]``."""
+"""Fair models that can be proved fair: scorecards, and networks, whose training and repair need ``isonomy[torch]``."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from isonomy.errors import needed
+from isonomy.training.collapse import CollapsedModelWarning
+from isonomy.training.estimators import FairClassifier, FairRegressor
+from isonomy.training.frontier import Frontier, frontier
 
-try:
-    from isonomy.training.collapse import CollapsedModelWarning
-    from isonomy.training.estimators import FairClassifier, FairRegressor
-    from isonomy.training.frontier import Frontier, frontier
-    from isonomy.training.repair import FineTuning, Repair, repair
-except ModuleNotFoundError:
-    needed("torch", "torch", "Training")
-    raise
+if TYPE_CHECKING:
+    from isonomy.training.repairing import FineTuning as FineTuning
+    from isonomy.training.repairing import Repair as Repair
+    from isonomy.training.repairing import repair as repair
 
-__all__ = [
-    "CollapsedModelWarning", "FairClassifier", "FairRegressor", "FineTuning", "Frontier", "Repair", "frontier",
-    "repair",
-]  # fmt: skip
+_OF_NETWORKS = ("FineTuning", "Repair", "repair")
+
+__all__ = ["CollapsedModelWarning", "FairClassifier", "FairRegressor", "Frontier", "frontier", *_OF_NETWORKS]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_NETWORKS:
+        needed("torch", "torch", "Repair")
+        globals()[name] = value = getattr(import_module("isonomy.training.repairing"), name)
+        return value
+    raise AttributeError(f"module 'isonomy.training' has no attribute {name!r}")

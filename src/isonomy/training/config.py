@@ -16,7 +16,7 @@ from isonomy.progress import Progress
 from isonomy.similarity import Metric
 from isonomy.similarity.ground import Ground
 
-Method = Literal["sgd", "ftu", "sensr", "f-ibp", "l-dif", "u-dif"]
+Method = Literal["scorecard", "sgd", "ftu", "sensr", "f-ibp", "l-dif", "u-dif"]
 Form = Literal["relational", "paper"]
 
 FURTHEST = 3.0
@@ -32,31 +32,31 @@ _VALIDATION_SHARE, _FEWEST_ROWS = 0.2, 20
 """The share of the rows that is set aside unless the caller says otherwise, and the fewest that tell anything."""
 
 _RAMPS = ("alpha_ramp", "delta_ramp", "gamma_ramp")
-_OPTIONAL = ("delta", "epochs", "ascent_steps", "patience")
-_HASHED_AS_TENSORS = ("metric", "domain", "ground", "checkpoint", "random_state", "progress")
+_OPTIONAL = ("delta", "epsilon", "epochs", "ascent_steps", "patience")
+_UNHASHED = ("metric", "domain", "ground", "checkpoint", "random_state", "progress", "epsilon", "judged")
 
 
 @dataclass(eq=False)
 class TrainingConfig:
     """How a training goes, as the caller gives it: the estimators inherit it, :class:`FairClassifier` describes it."""
 
-    method: Method = "u-dif"
+    method: Method = "scorecard"
     delta: float | None = None
     gamma: float = 0.1
     alpha: float = 1.0
     hidden: tuple[int, ...] = (256, 256)
     _: KW_ONLY
+    epsilon: float | None = None
+    judged: int = 100
     metric: Metric | None = None
     domain: Domain | DomainKind | None = None
     ground: Ground = "l2"
     order: float = 1.0
     radii: tuple[float, ...] | None = None
     bound: Form = "relational"
-    keep: float = 0.1
     epochs: int | None = None
     batch_size: int = 256
     learning_rate: float | Literal["search"] = 1e-3
-    weight_decay: float = 0.0
     ascent_steps: int | None = None
     alpha_ramp: tuple[float, float] = (0.0, 0.3)
     delta_ramp: tuple[float, float] = (0.0, 0.0)
@@ -72,9 +72,9 @@ class TrainingConfig:
         choice("method", self.method, Method)
         choice("bound", self.bound, Form)
         given = {name: value for name, value in vars(self).items() if value is not None or name not in _OPTIONAL}
-        for name in given.keys() & {"delta", "gamma", "alpha", "keep", "weight_decay"}:
+        for name in given.keys() & {"delta", "gamma", "alpha", "epsilon"}:
             number(name, given[name], "a finite number >= 0", high=FINITE)
-        for name in given.keys() & {"epochs", "batch_size", "ascent_steps", "patience"}:
+        for name in given.keys() & {"epochs", "batch_size", "ascent_steps", "patience", "judged"}:
             whole(name, given[name], 1)
         if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence):
             raise ParameterError(template("hidden", "a tuple of widths, such as (256, 256)", self.hidden))
@@ -118,7 +118,7 @@ class ResolvedConfig(TrainingConfig):
         """
         values = {field.name: getattr(given, field.name) for field in fields(TrainingConfig)}
         values |= {"delta": delta_of(metric, given.delta), "validation": validation_share(rows, given.validation)}
-        values |= {name: float(values[name]) for name in ("gamma", "alpha", "keep")}
+        values |= {name: float(values[name]) for name in ("gamma", "alpha")}
         moves_all = given.order == math.inf
         if given.radii is None:
             values["radii"] = (values["gamma"],) if moves_all else (0.0, FURTHEST * values["gamma"])
@@ -144,8 +144,8 @@ class ResolvedConfig(TrainingConfig):
         return max(self._ends(name)[1] for name in _RAMPS if name != "alpha_ramp" or self.penalised)
 
     def words(self) -> str:
-        """Return all parameters that decide a training but for those that are known by the tensors made from them."""
-        return str({name: value for name, value in vars(self).items() if name not in _HASHED_AS_TENSORS})
+        """Return all parameters that decide the training of a network but for those known by tensors made from them."""
+        return str({name: value for name, value in vars(self).items() if name not in _UNHASHED})
 
     def _ends(self, name: str) -> tuple[float, float]:
         start, stop = getattr(self, name)

@@ -1,9 +1,10 @@
-"""Fair networks as scikit-learn estimators.
+"""Fair models as scikit-learn estimators.
 
-    model = isonomy.FairClassifier(method="u-dif", delta=0.05, gamma=0.1).fit(people.train)
-    model.predict_proba(people.test); model.certify(people.test); model.to_onnx("model.onnx")
+    model = isonomy.FairClassifier(epsilon=0.05).fit(people.train)
+    model.scorecard_; model.predict_proba(people.test); model.certify(people.test); model.to_onnx("model.onnx")
 
-What is trained is always an MLP with ReLU; what is left behind is an :class:`isonomy.Network` that certificates take.
+What is left behind is always an :class:`isonomy.Network` that certificates take, with ReLU layers: of a scorecard at
+most one. Only methods that train networks need torch.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from isonomy.arithmetic import FloatArray
 from isonomy.certificates import Certificate, LocalCertificate, certify, certify_local
+from isonomy.certificates.consistency import HERE, Counterexamples
 from isonomy.certificates.options import (
     RUN,
     SEARCH,
@@ -34,21 +36,26 @@ from isonomy.certificates.options import (
     options_of,
 )
 from isonomy.certificates.protocol import Shift
-from isonomy.errors import DataError, IsonomyError, ParameterError, template
+from isonomy.errors import DataError, IsonomyError, ParameterError, needed, template
 from isonomy.fairness import scores
 from isonomy.fairness.blind import blind_regression
 from isonomy.given import instance, numbers
+from isonomy.networks import Network
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.progress import shown
 from isonomy.similarity import Counterparts, Metric, SensitiveSubspace, WeightedLp
+from isonomy.training.additive import Additive, IntArray
+from isonomy.training.choice import Data, Proof, candidates, choose
 from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
 from isonomy.training.config import Method, ResolvedConfig, TrainingConfig, delta_of
-from isonomy.training.gaps import Head, IntArray
-from isonomy.training.perceptron import write_onnx
-from isonomy.training.trainer import OnEpoch, TrainingData, best_record, train
+from isonomy.training.onnx_file import write_onnx
+from isonomy.training.scorecard import Scorecard
 
-_Outcomes = tuple[npt.NDArray[Any], FloatArray, Head, Sequence[object]]
-"""What is learned, how much each individual counts, what the network gives, and the names of its classes."""
+if TYPE_CHECKING:
+    from isonomy.training.trainer import OnEpoch
+
+_Outcomes = tuple[npt.NDArray[Any], FloatArray, int, Sequence[object]]
+"""What is learned, how much each individual counts, the number of classes, and their names."""
 
 
 @dataclass(eq=False, repr=False)
@@ -66,31 +73,26 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         """Train on a population, whose label is learned (of classes the schema's index), or on ``X`` and ``y``.
 
         ``sample_weight`` says how much each of the rows trained on counts. ``on_epoch`` is called with the record of
-        each epoch, as it will stand in ``history_``.
+        each epoch of a network, as it will stand in ``history_``.
         """
         x, given, weight, people = _individuals(self, X, y, sample_weight)
-        wanted, weight, head, names = self._outcomes(given, weight, people)
+        wanted, weight, classes, names = self._outcomes(given, weight, people)
         self._check_parameters()
         self.domain_ = self._domain(x.shape[1], people)
         self.metric_ = self._metric(x.shape[1], people)
+        self.delta_ = delta_of(self.metric_, self.delta)
         reads = _reads(self.method, self.metric_, x.shape[1], people)
-        origin, unit, advice = 0.0, 1.0, "a smaller 'alpha', more 'epochs', or class_weight='balanced'"
-        if not head.classes:  # a regression learns standardised outcomes
-            origin, advice = float(np.average(wanted, weights=weight)), "a smaller 'alpha' or more 'epochs'"
+        origin, unit, advice = 0.0, 1.0, "a larger 'epsilon'"
+        if not classes:  # a regression learns standardised outcomes
+            origin = float(np.average(wanted, weights=weight))
             unit = float(np.sqrt(np.average((wanted - origin) ** 2, weights=weight))) or 1.0
-        learned = wanted if head.classes else (wanted - origin) / unit
-        taught = self._training_metric(people)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        config = ResolvedConfig.of(self, self.metric_, len(x), seed)
-        self.delta_ = config.delta
-        if taught is not self.metric_:
-            config = replace(config, delta=delta_of(taught, None))
-        task = TrainingData(x, learned, weight, head, taught, self.domain_, reads)
-        with shown("Training", self.progress) as tick:
-            trained, self.history_, self.learning_rate_ = train(config, task, tick, on_epoch)
-        name = f"{self.method} {'x'.join(map(str, self.hidden))}".strip()
-        self.network_ = trained.network("softmax" if head.classes else "regression", name, origin, unit)
-        self.n_iter_, self.kept_ = len(self.history_), best_record(self.history_)
+        learned = wanted if classes else (wanted - origin) / unit
+        if self.method == "scorecard":
+            self._fit_scorecard(Data(x, learned, weight / weight.mean(), classes, reads), people, names, (origin, unit))
+        else:
+            self._fit_network(Data(x, learned, weight, classes, reads), people, (origin, unit), on_epoch)
+            more = ", more 'epochs', or class_weight='balanced'" if classes else " or more 'epochs'"
+            advice = f"a smaller 'alpha'{more}"
         self.blind_ = None if people is None else blind_regression(people)
         reason = collapse(self.network_, x, wanted, weight, names, None if people is None else people.schema.label)
         self.collapsed_ = bool(reason)
@@ -98,6 +100,72 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             text = f"The network {reason}: it is fair because it decides nothing. Train with {advice}."
             warnings.warn(text, CollapsedModelWarning, stacklevel=2)
         return self
+
+    def _fit_scorecard(
+        self, data: Data, people: Population | None, names: Sequence[object], scale: tuple[float, float]
+    ) -> None:
+        """Choose an additive model among those certified, and leave it behind as a network and a table."""
+        endless = not data.classes and self.domain_.kind == "unbounded"  # outputs of populations have no bound
+        if endless and self.gamma > 0 and self.epsilon is not None:
+            raise ParameterError(
+                "No epsilon holds for numbers within gamma on the unbounded domain: give 'gamma=0', or people with a "
+                "schema, or a 'domain' of another kind."
+            )
+        counts = np.flatnonzero(data.weight > 0)
+        data = data._replace(x=data.x[counts], y=data.y[counts], weight=data.weight[counts])
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        some: Any = np.random.default_rng(seed).permutation(counts)[: self.judged]
+        some = data.x[np.isin(counts, some)] if people is None else people[np.sort(some)]
+        numeric = self.domain_.numeric & np.array([len(np.unique(column[:4096])) > 2 for column in data.x.T])
+
+        def scaled(model: Additive) -> Additive:
+            return model if data.classes else model.scaled(*scale)
+
+        def prove(network: Network, few: int | None) -> Proof:
+            self.network_ = network
+            if endless:
+                mean = self.certify_local(some[:few], attack=False, progress=None).mean_upper
+                return Proof(np.nan if self.gamma > 0 else mean, mean, np.nan)
+            proved = self.certify(some[:few], attack=False, progress=None)
+            decided = (proved.local.decision != "none").any()
+            open_ = np.average(proved.local.decision != "certified", weights=proved.weights)
+            return Proof(proved.upper, proved.local.mean_upper, float(open_) if decided else np.nan)
+
+        with shown("Fitting", self.progress) as tick:
+            fitted = candidates(data, numeric, seed, tick)
+            fitted = [replace(each, model=scaled(each.model)) for each in fitted]
+        with shown("Certifying", self.progress) as tick:
+            self.choice_ = choose(fitted, data, self.domain_, self.epsilon, prove, tick)
+        self.frontier_, self.candidates_ = self.choice_.table, fitted
+        chosen = fitted[self.choice_.chosen]
+        self.network_ = chosen.network(self.domain_)
+        label = None if people is None else people.schema.label
+        columns = getattr(self, "feature_names_in_", [f"x{j}" for j in range(data.x.shape[1])])
+        columns = columns if people is None else people.schema.coordinate_names
+        outcomes = [label.column if label else "the outcome"] if not data.classes else names
+        self.scorecard_ = Scorecard.of(
+            chosen.model, list(map(str, columns)), None if people is None else people.schema, list(map(str, outcomes))
+        )
+
+    def _fit_network(
+        self, data: Data, people: Population | None, scale: tuple[float, float], on_epoch: OnEpoch | None
+    ) -> None:
+        """Train a perceptron with a penalty, which needs torch."""
+        needed("torch", "torch", f"method={self.method!r}")
+        from isonomy.training.gaps import Head
+        from isonomy.training.trainer import TrainingData, best_record, train
+
+        taught = self._training_metric(people)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        config = ResolvedConfig.of(self, self.metric_, len(data.x), seed)
+        if taught is not self.metric_:
+            config = replace(config, delta=delta_of(taught, None))
+        task = TrainingData(data.x, data.y, data.weight, Head(data.classes), taught, self.domain_, data.reads)
+        with shown("Training", self.progress) as tick:
+            trained, self.history_, self.learning_rate_ = train(config, task, tick, on_epoch)
+        name = f"{self.method} {'x'.join(map(str, self.hidden))}".strip()
+        self.network_ = trained.network("softmax" if data.classes else "regression", name, *scale)
+        self.n_iter_, self.kept_ = len(self.history_), best_record(self.history_)
 
     def _outcomes(self, given: npt.NDArray[Any], weight: FloatArray, people: Population | None) -> _Outcomes:
         """Return the outcomes that a network of this kind learns from labels."""
@@ -124,7 +192,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         ``epsilon``; a ``confidence`` with ``cluster`` and ``max_cluster``; what is decided, ``favourable`` and
         ``threshold``; ``schema`` and ``max_branches``; ``search`` with ``tier``, ``attack``, ``decide``,
         ``arithmetic``, ``output_range``, ``rounds``, ``seed``; ``run`` with ``unknown``, ``split``, ``engine``,
-        ``scheduler``, ``work``, ``chunk``.
+        ``scheduler``, ``work``, ``chunk``, ``counterexamples``.
         """
         check_is_fitted(self)
         instance("shift", shift, Shift | None, "None or a shift such as isonomy.Transport(0.1)")
@@ -149,6 +217,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         predict: bool = True,
         progress: ShownProgress = "auto",
         search: SearchOptions = SEARCH,
+        counterexamples: Counterexamples = HERE,
         **keywords: Unpack[LocalKeywords],
     ) -> LocalCertificate:
         """Certify the violation around each of the ``people``, with the similarity of the training.
@@ -156,13 +225,14 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         ``delta``, ``domain`` and ``progress`` are the training's unless given. The others are those of
         :func:`isonomy.certify_local`: ``schema``, ``predict``, ``threshold``, ``favourable``, ``max_branches``;
         ``search`` with ``tier``, ``attack``, ``decide``, ``arithmetic``, and for the exact tier ``time_limit``,
-        ``gap`` and ``max_nodes``, and ``epsilon``.
+        ``gap`` and ``max_nodes``, and ``epsilon``; ``counterexamples``.
         """
         check_is_fitted(self)
         keywords["domain"] = self._certified_domain(people, keywords.get("domain"))
         return certify_local(
             self.network_, people, self.metric_, self.delta_ if delta is None else delta, epsilon=epsilon,
-            predict=predict, progress=self.progress if progress == "auto" else progress, search=search, **keywords,
+            predict=predict, progress=self.progress if progress == "auto" else progress, search=search,
+            counterexamples=counterexamples, **keywords,
         )  # fmt: skip
 
     def _certified_domain(self, people: Any, domain: Domain | DomainKind | None) -> Domain | DomainKind | None:
@@ -222,24 +292,34 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
 class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     """A classifier whose unfairness can be bounded.
 
-    ``method`` is ``"u-dif"`` (violations under every shift of the population within ``gamma``), ``"l-dif"`` (under
-    shifts that are searched), ``"f-ibp"`` (no shift), ``"sensr"``, ``"ftu"`` (protected columns are not read) or
-    ``"sgd"``. ``delta`` is the radius of similarity in the ``metric``; ``alpha`` weighs the bound against
-    cross-entropy. The network has ReLU layers of the widths ``hidden``; individuals are those of the ``domain``, by
-    default the population's, and of arrays all of ``R^m``. ``ground`` and ``order`` define the Wasserstein distance,
-    ``radii`` are those at which ``u-dif`` evaluates profiles, and 0 where the order is finite. ``bound="paper"`` trains
-    on the paper's box form, for comparison.
+    ``method="scorecard"`` is an additive model: a plain regression, or a sum of piecewise linear functions of the
+    columns, that reads nothing protected. Of all families and strengths (:mod:`isonomy.training.choice`) the one of the
+    lowest cross-validated log-loss is taken whose certified mean violation, of every population within ``gamma`` of
+    ``judged`` training people, is at most 0.85 ``epsilon``; change ``judged`` where a more certain choice is worth the
+    time. Without ``epsilon`` every candidate is certified (``frontier_``, ``candidates_``,
+    ``choice_.at(epsilon)``) and the lowest log-loss is taken. It needs no
+    torch and reads none of the parameters below but those of the question (``delta``, ``metric``, ``domain``,
+    ``ground``, ``order``), ``class_weight``, ``random_state`` and ``progress``. It leaves behind ``scorecard_``, the
+    points of every value, and ``choice_``, which compares it with the plain regression.
+
+    The other methods train networks, which needs ``isonomy[torch]``: ``"u-dif"`` (violations under every shift of the
+    population within ``gamma``), ``"l-dif"`` (under shifts that are searched), ``"f-ibp"`` (no shift), ``"sensr"``,
+    ``"ftu"`` (protected columns are not read) or ``"sgd"``. ``delta`` is the radius of similarity in the ``metric``;
+    ``alpha`` weighs the bound against cross-entropy. The network has ReLU layers of the widths ``hidden``; individuals
+    are those of the ``domain``, by default the population's, and of arrays all of ``R^m``. ``ground`` and ``order``
+    define the Wasserstein distance, ``radii`` are those at which ``u-dif`` evaluates profiles, and 0 where the order is
+    finite. ``bound="paper"`` trains on the paper's box form, for comparison.
 
     ``fit`` takes a :class:`Population`, of which a whole one gives its training split, or arrays. Without ``metric`` a
     population is given the counterparts of its schema, as in an audit, and arrays the unweighted ℓ2 distance. ``delta``
     is by default 1 for counterparts, and 0.05 in another metric. Counterparts have no root, which ``sensr`` needs: it
     learns by a ``SensitiveSubspace`` of what ``fit`` gets, and is certified by the counterparts.
 
-    ``epochs`` are 10, and more on a small table, so that there are at least 600 steps, of ``batch_size`` rows with Adam
-    and ``weight_decay``. ``class_weight`` is that of scikit-learn, ``random_state`` decides all that is drawn, and
-    ``progress`` is called with the epochs done and in all. ``keep`` guards against networks that decide nothing: with
+    ``epochs`` are 10, and more on a small table, so that there are at least 600 steps, of ``batch_size`` rows with
+    Adam. ``class_weight`` is that of scikit-learn, ``random_state`` decides all that is drawn, and
+    ``progress`` is called with the epochs done and in all. A guard against networks that decide nothing: with
     ``1 − error / error of a constant`` as the share that is explained, alpha falls in proportion as a batch has less
-    than ``keep`` of it (0: no guard). ``alpha_ramp``, ``delta_ramp`` and ``gamma_ramp`` are shares of the training
+    than a tenth of it. ``alpha_ramp``, ``delta_ramp`` and ``gamma_ramp`` are shares of the training
     between which a number grows from 0 to its value. ``learning_rate="search"`` tries 20 values. A ``checkpoint`` file
     is written after every epoch; a training with the same data and parameters goes on from it. ``ascent_steps`` are
     those of ``l-dif`` (1 by default) and ``sensr`` (5).
@@ -249,10 +329,10 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     is computed for them, and the weights with the smallest one are kept. Training ends early when none was smaller for
     ``patience`` epochs after the ramps (None: it goes to the end).
 
-    ``network_``, ``classes_``, ``history_`` (a record for each epoch), ``kept_`` (that of the epoch whose weights are
-    kept), ``metric_``, ``delta_``, ``domain_``, ``blind_`` (a regression that reads nothing protected, to compare with:
-    :meth:`scores`) and ``collapsed_`` (whether the network is no better than a constant on the training individuals,
-    see :func:`isonomy.training.collapse.collapse`; ``fit`` warns of it) are left behind.
+    ``network_``, ``classes_``, of a network ``history_`` (a record for each epoch) and ``kept_`` (that of the epoch
+    whose weights are kept), ``metric_``, ``delta_``, ``domain_``, ``blind_`` (a regression that reads nothing
+    protected, to compare with: :meth:`scores`) and ``collapsed_`` (whether the network is no better than a constant on
+    the training individuals, see :func:`isonomy.training.collapse.collapse`; ``fit`` warns of it) are left behind.
     """
 
     class_weight: Literal["balanced"] | dict[Any, float] | None = field(default=None, kw_only=True)
@@ -271,7 +351,7 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
             factors = compute_class_weight(self.class_weight, classes=np.unique(given), y=given)
             weight = weight * np.asarray(factors)[np.unique(codes, return_inverse=True)[1]]  # of classes that occur
         names = list(self.classes_) if people is None else class_names(people.schema.label)
-        return codes, weight, Head(len(self.classes_)), names
+        return codes, weight, len(self.classes_), names
 
     def predict_proba(self, X: Population | npt.ArrayLike) -> FloatArray:
         """Return probabilities (n, classes)."""
@@ -287,12 +367,13 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
 class FairRegressor(RegressorMixin, FairEstimator):  # type: ignore[misc]
     """A regression whose unfairness can be bounded; parameters as in :class:`FairClassifier`.
 
-    The loss is the squared error. Outcomes are standardised during training, so ``alpha`` weighs the bound in units of
-    their standard deviation; the network that is left behind, and its certificates, are in the outcome's own units.
+    The loss is the squared error, so that ``epsilon`` is in the outcome's own units. Outcomes are
+    standardised during training, so ``alpha`` weighs the bound in units of their standard deviation; the
+    network that is left behind, and its certificates, are in the outcome's own units.
     """
 
     def _outcomes(self, given: npt.NDArray[Any], weight: FloatArray, people: Population | None) -> _Outcomes:
-        return np.asarray(given, dtype=np.float64), weight, Head(0), ()
+        return np.asarray(given, dtype=np.float64), weight, 0, ()
 
     def predict(self, X: Population | npt.ArrayLike) -> FloatArray:
         """Return one number for each individual."""
@@ -340,9 +421,10 @@ def _not_finite(x: Any) -> str:
 
 
 def _reads(method: Method, metric: Metric, width: int, people: Population | None) -> IntArray:
-    """Return the coordinates that the network reads: those the model sees, without protected ones for ``ftu``."""
+    """Return the coordinates that the network reads: those the model sees, without protected
+    ones for ``ftu`` and ``scorecard``."""
     seen = np.ones(width, dtype=bool) if people is None else people.schema.seen_coordinates.copy()
-    if method == "ftu":
+    if method in ("ftu", "scorecard"):
         seen &= ~(metric.free if people is None else people.schema.protected_coordinates)
     if not seen.any():
         raise ParameterError("The network would read nothing: every coordinate is protected or not seen.")

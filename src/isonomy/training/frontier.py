@@ -97,12 +97,16 @@ def frontier(
             f"A frontier is over accuracy, which needs classes; the label {label.column!r} is a number: train a "
             "regressor for each alpha instead (FairRegressor, or isonomy train --alpha)."
         )
+    if model is not None and model.method == "scorecard":
+        raise ParameterError(
+            "A scorecard has no 'alpha': fit it without 'epsilon', and its 'frontier_' has all levels."
+        )
     held_out = people.test if judged_on is None else judged_on
     if held_out.y is None:
         raise DataError(f"The population {held_out.schema.name!r} has no labels to judge accuracy by.")
     models, rows = [], []
     for alpha in alphas:
-        trained = FairClassifier() if model is None else FairClassifier(**model.get_params(deep=False))
+        trained = FairClassifier("u-dif") if model is None else FairClassifier(**model.get_params(deep=False))
         trained.set_params(alpha=alpha).fit(people)
         models.append(trained)
         upper = (measure or shifted)(trained, held_out)

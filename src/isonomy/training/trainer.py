@@ -47,6 +47,9 @@ OnEpoch = Callable[[Record], None]
 RATES = tuple(np.linspace(5e-4, 1e-2, 20).tolist())
 """The grid of the learning-rate search: 20 evenly spaced values, as the paper has it."""
 
+KEPT = 0.1
+"""The share of the outcome that a batch is to explain: with less of it, alpha falls in proportion."""
+
 _FORMAT = "isonomy training 2"
 _SMALLEST_ERROR = 1e-12
 
@@ -172,9 +175,7 @@ class Trainer:
         self.perceptron, self.config, self.penalty, self.generator = perceptron, config, penalty, generator
         self.adversary, self.objective, self.head = adversary, objective, penalty.head
         self.epochs, self.rate = config.epochs, float(config.learning_rate)
-        self.optimiser = torch.optim.Adam(
-            perceptron.parameters, lr=self.rate, weight_decay=config.weight_decay, fused=True
-        )
+        self.optimiser = torch.optim.Adam(perceptron.parameters, lr=self.rate, fused=True)
         self.history: list[Record] = []
         self.best: tuple[float, list[Tensor]] | None = None
 
@@ -235,7 +236,7 @@ class Trainer:
             loss = error if self.objective is None else self.objective(x, values[-1])
             if config.penalised and alpha > 0:
                 penalty = self.penalty(layers, x, values, weight, delta, gamma, self.generator)
-                share = 1.0 if config.keep == 0 else min(1.0, max(0.0, 1 - error.item() / constant) / config.keep)
+                share = min(1.0, max(0.0, 1 - error.item() / constant) / KEPT) if self.objective is None else 1.0
                 loss = loss + alpha * share * penalty
                 seen[batch, 2], seen[batch, 4] = penalty.detach(), 1 - share
             self.optimiser.zero_grad()

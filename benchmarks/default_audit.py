@@ -1,0 +1,118 @@
+"""Processor time and memory of a default audit, and of what a person costs in it.
+
+    python -m benchmarks.default_audit [--people 5000] [--only "2x64"] [--moving 40] [--profile]
+
+An audit as ``isonomy audit`` asks it: all notions without transport, witnesses, decisions, groups, report and record,
+of people of the bundled Adult table, whose counterparts have 420 combinations of categories, for plain networks 2x64
+and 2x256; every audit is a process of its own, and its peak of memory is that process's. ``--moving`` people are
+certified for all populations within 0.1 with the curve. ``german`` is the bundled audit, with transport 0.1 and its
+curve as well. One thread; seconds are those of a processor, since a clock says what else the machine did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import pstats
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.combinations import trained
+
+from isonomy import Counterparts, Transport, certify, certify_local, load_population
+from isonomy.auditing.inputs import read_inputs
+from isonomy.auditing.output import write
+from isonomy.auditing.pipeline import run
+from isonomy.auditing.plan import Plan
+from isonomy.parallel import one_thread
+
+SIZES = {"2x64": (64, 64), "2x256": (256, 256)}
+
+
+def audited(plan: Plan, model: object, announce: Callable[[str], None]) -> None:
+    """One audit, written."""
+    inputs = read_inputs(plan, model)  # type: ignore[arg-type]
+    findings = run(plan, None, inputs=inputs, announce=announce)
+    announce("Report and record")
+    with tempfile.TemporaryDirectory() as folder:
+        write(findings, Path(folder) / "out")
+
+
+def measured(name: str, plan: Plan, model: object, profile: bool) -> None:
+    """Print seconds of each stage and in all, and the peak of memory."""
+    stages: list[tuple[str, float]] = []
+    profiler = cProfile.Profile()
+    began, clock = time.process_time(), time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    if profile:
+        profiler.enable()
+    audited(plan, model, lambda stage: stages.append((stage, time.process_time())))
+    ended = time.process_time()
+    ends = [*(at for _, at in stages[1:]), ended]
+    parts = ", ".join(f"{stage.lower()} {end - at:.1f}" for (stage, at), end in zip(stages, ends, strict=True))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(
+        f"{name}: {ended - began:.1f} s of a processor ({time.perf_counter() - clock:.0f} on the clock): {parts}; peak "
+        f"{peak:.2f} GiB ({before:.2f} before)",
+        flush=True,
+    )
+    if profile:
+        profiler.disable()
+        pstats.Stats(profiler).sort_stats("cumulative").print_stats(45)
+
+
+def each(name: str, people: int, moving: int) -> None:
+    """Print milliseconds a person of a local bound with witnesses, and of all populations within 0.1 with a curve."""
+    adult = load_population("adult")
+    network, metric = trained(adult.train, SIZES[name], 0), Counterparts.of(adult.schema)
+    some = adult.test.sample(people)
+    certify_local(network, some[:8], metric, 1.0, progress=None)
+    began = time.process_time()
+    certify_local(network, some, metric, 1.0, progress=None)
+    print(
+        f"{name}: local bound with witnesses {(time.process_time() - began) / people * 1e3:.2f} ms a person", flush=True
+    )
+    if moving:
+        began = time.process_time()
+        found = certify(network, adult.test.sample(moving), metric, 1.0, Transport(0.1), progress=None, decide=True)
+        found.curve(found.shift.sizes())
+        spent = (time.process_time() - began) / moving * 1e3
+        ratio = found.upper / found.lower
+        print(f"{name}: within 0.1 with curve {spent:.1f} ms a person, upper / lower {ratio:.3f}", flush=True)
+
+
+def main() -> None:
+    """Print a line for each audit, and for each size the cost of a person."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--people", type=int, default=5000)
+    parser.add_argument("--moving", type=int, default=0)
+    parser.add_argument("--local", type=int, default=200)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--one", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--profile", action="store_true")
+    given = parser.parse_args()
+    if given.one:
+        with one_thread():
+            if given.one == "german":
+                measured("german with transport", Plan(gamma=0.1), None, given.profile)
+            else:
+                network = trained(load_population("adult").train, SIZES[given.one], 0)
+                plan = Plan(data="adult", limit=given.people)
+                measured(f"adult {given.one}, {given.people:,} people", plan, network, given.profile)
+        return
+    for name in (*SIZES, "german"):
+        if given.only in name:
+            command = [sys.executable, "-m", "benchmarks.default_audit", "--one", name, "--people", str(given.people)]
+            subprocess.run([*command, *(["--profile"] if given.profile else [])], check=True)
+            if name in SIZES and given.local:
+                with one_thread():
+                    each(name, given.local, given.moving)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,425 @@
+"""Speed and exactness of the bounds of tree ensembles, on one thread.
+
+    python -m benchmarks.trees [--out studies/results/trees.md] [--seeds 2] [--people 100] [--parts 2000] [--reader]
+
+Models are trained here, on the bundled tables, by XGBoost, LightGBM and scikit-learn, on the coordinates of people, so
+that every model tests the numbers which the kernel bounds. Times are processor time; *predicts* are times of one
+``predict`` of the same library over the same people. Veritas, where it is installed, answers the same questions: a
+search for each choice of protected categories and each end, since its boxes hold numbers only. Boxes of forests are
+those of their probability. ``--reader`` checks all configurations of the readers against their libraries, too.
+"""
+
+from __future__ import annotations
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_name] = "1"  # before numpy is imported
+
+import argparse  # noqa: E402
+import json  # noqa: E402
+import time  # noqa: E402
+from collections.abc import Callable, Iterator  # noqa: E402
+from itertools import product  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Any, NamedTuple  # noqa: E402
+
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+
+import isonomy  # noqa: E402
+from isonomy.files import atomic  # noqa: E402
+from isonomy.search.trees import find_gap  # noqa: E402
+from isonomy_verify.domain import Domain  # noqa: E402
+from isonomy_verify.forms import Form  # noqa: E402
+from isonomy_verify.heads import Head  # noqa: E402
+from isonomy_verify.similar import Similarity  # noqa: E402
+from isonomy_verify.tree_bounds import TreeBounds  # noqa: E402
+from isonomy_verify.tree_global import bound  # noqa: E402
+from isonomy_verify.trees import Trees  # noqa: E402
+
+PROTECTED = {"adult": ("sex", "race"), "german": ("personal_status", "foreign_worker")}
+TOLERANCES = {
+    "adult": {"age": 2, "hours-per-week": 5, "education-num": 1},
+    "german": {"age": 2, "duration": 6, "credit_amount": 500},
+}
+WIDE = {
+    "adult": {"age": 7, "hours-per-week": 10, "education-num": 2, "capital-gain": 5000, "capital-loss": 400},
+    "german": {
+        "age": 6, "duration": 7, "credit_amount": 1800, "employment": 1, "installment_rate": 1, "residence_since": 1,
+        "existing_credits": 1, "num_dependents": 1,
+    },
+}  # fmt: skip
+
+
+class Model(NamedTuple):
+    """A trained model, its trees for the kernel, and one prediction of everybody."""
+
+    name: str
+    trees: Trees
+    predict: Callable[[np.ndarray], np.ndarray]
+    own: Any
+
+
+def flat(domain: Domain, trees: list[dict[str, np.ndarray]], base: float) -> Trees:
+    """Put trees with tests of single coordinates together; those of coordinates in blocks become sets."""
+    block = {j: (start, stop) for start, stop in domain.blocks for j in range(start, stop)}
+    widest = max((max(2, stop - start) for start, stop in domain.blocks), default=2)
+    masks: dict[tuple[bool, ...], int] = {(False,) * widest: 0}
+    parts: dict[str, list[np.ndarray]] = {}
+    roots, offset = [], 0
+    for tree in trees:
+        n, leaf = len(tree["left"]), tree["left"] < 0
+        coordinate, category = np.where(leaf, -1, tree["feature"]), np.full(n, -1)
+        for i in np.flatnonzero(~leaf).tolist():
+            j = int(coordinate[i])
+            if j not in block:
+                continue
+            start, stop = block[j]
+            states = [float(c == j - start) if stop - start > 1 else float(c) for c in range(max(2, stop - start))]
+            row = tuple(v <= tree["threshold"][i] for v in states) + (False,) * (widest - len(states))
+            category[i], coordinate[i] = masks.setdefault(row, len(masks)), start
+        roots.append(offset)
+        each = {
+            "coordinate": coordinate, "threshold": np.where(leaf, 0.0, tree["threshold"]), "category": category,
+            "missing": np.zeros(n, int), "left": tree["left"] + offset, "right": tree["right"] + offset,
+            "values": tree["value"][:, None],
+        }  # fmt: skip
+        for name, part in each.items():
+            parts.setdefault(name, []).append(part)
+        offset += n
+    arrays: dict[str, Any] = {name: np.concatenate(part) for name, part in parts.items()}
+    return Trees(
+        **arrays, masks=np.array(list(masks)), roots=np.array(roots), output=np.zeros(len(roots), int),
+        base=np.array([base]), error=np.zeros(1),
+    )  # fmt: skip
+
+
+def below(t: np.ndarray) -> np.ndarray:
+    """The largest float64 whose float32 is below ``t``: the middle to the float32 before it, ties to even."""
+    t = t.astype(np.float32)
+    before = np.nextafter(t, np.float32(-np.inf))
+    middle = (before.astype(np.float64) + t.astype(np.float64)) / 2
+    return np.where(before.view(np.uint32) & 1 == 0, middle, np.nextafter(middle, -np.inf))
+
+
+def xgboost_model(x: np.ndarray, y: np.ndarray, domain: Domain, seed: int, trees: int, depth: int) -> Model:
+    """Train with XGBoost."""
+    import xgboost
+
+    model = xgboost.XGBClassifier(
+        n_estimators=trees, max_depth=depth, learning_rate=0.1, subsample=0.8, random_state=seed, n_jobs=1
+    ).fit(x, y)
+    learner = json.loads(model.get_booster().save_raw("json"))["learner"]
+    score = json.loads(learner["learner_model_param"]["base_score"])
+    base = float(np.float32(score[0] if isinstance(score, list) else score))
+    parts = []
+    for tree in learner["gradient_booster"]["model"]["trees"]:
+        left = np.array(tree["left_children"])
+        condition = np.array(tree["split_conditions"], dtype=np.float32)
+        parts.append(
+            {
+                "feature": np.array(tree["split_indices"]), "left": left, "right": np.array(tree["right_children"]),
+                "threshold": np.where(left < 0, 0.0, below(condition)),
+                "value": np.where(left < 0, condition.astype(np.float64), 0.0),
+            }
+        )  # fmt: skip
+    name = f"XGBoost {trees} trees, depth {depth}"
+    return Model(name, flat(domain, parts, float(np.log(base / (1 - base)))), model.predict_proba, model)
+
+
+def lightgbm_model(x: np.ndarray, y: np.ndarray, domain: Domain, seed: int, trees: int, leaves: int) -> Model:
+    """Train with LightGBM."""
+    import lightgbm
+
+    model = lightgbm.LGBMClassifier(
+        n_estimators=trees, num_leaves=leaves, random_state=seed, n_jobs=1, verbose=-1, subsample=0.8, subsample_freq=1
+    ).fit(x, y)
+    parts = []
+    for tree in model.booster_.dump_model()["tree_info"]:
+        rows: list[list[float]] = []
+
+        def walk(node: dict[str, Any], rows: list[list[float]] = rows) -> int:
+            me = len(rows)
+            rows.append([0, 0.0, -1, -1, float(node.get("leaf_value", 0.0))])
+            if "split_feature" in node:
+                left, right = walk(node["left_child"], rows), walk(node["right_child"], rows)
+                rows[me] = [node["split_feature"], float(node["threshold"]), left, right, 0.0]
+            return me
+
+        walk(tree["tree_structure"])
+        table = np.array(rows)
+        names = ("feature", "threshold", "left", "right", "value")
+        parts.append(
+            {k: c if k in ("threshold", "value") else c.astype(int) for k, c in zip(names, table.T, strict=True)}
+        )
+    return Model(f"LightGBM {trees} trees, {leaves} leaves", flat(domain, parts, 0.0), model.predict_proba, model)
+
+
+def forest_model(x: np.ndarray, y: np.ndarray, domain: Domain, seed: int, trees: int) -> Model:
+    """Train a random forest with scikit-learn; its probabilities are numbers of a regression here."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    model = RandomForestClassifier(n_estimators=trees, random_state=seed, n_jobs=1, min_samples_leaf=2).fit(x, y)
+    parts = []
+    for estimator in model.estimators_:
+        tree = estimator.tree_
+        share = tree.value[:, 0, 1] / tree.value[:, 0].sum(1) / trees
+        first = tree.threshold.astype(np.float32)
+        first = np.where(first.astype(np.float64) > tree.threshold, np.nextafter(first, np.float32(-np.inf)), first)
+        parts.append(
+            {
+                "feature": tree.feature, "left": tree.children_left, "right": tree.children_right,
+                "threshold": below(np.nextafter(first, np.float32(np.inf))),
+                "value": np.where(tree.children_left < 0, share, 0.0),
+            }
+        )  # fmt: skip
+    return Model(f"forest of {trees} deep trees", flat(domain, parts, 0.0), model.predict_proba, model)
+
+
+def metric(name: str, domain: Domain, tolerances: dict[str, float]) -> Form:
+    """Counterparts: protected features are free, some numbers within a tolerance, the rest equal."""
+    m = domain.width
+    free = np.array([any(n.split("=")[0] == p for p in PROTECTED[name]) for n in domain.names])
+    tolerance = np.zeros(m)
+    for feature, value in tolerances.items():
+        j = domain.names.index(feature)
+        tolerance[j] = value / domain.unit[j] * (1 + 1e-12)
+    return Form(np.zeros((0, m)), 2.0, free, tolerance, np.zeros(m), domain.origin, domain.unit)
+
+
+def models(seeds: int, forests: bool = True) -> Iterator[tuple[str, int, Model, Domain, np.ndarray]]:
+    """Every model with its table, seed, domain and people."""
+    for name in ("german", "adult"):
+        population = isonomy.load_population(name)
+        domain = population.schema.domain("realizable")
+        x, y = np.ascontiguousarray(population.x), np.asarray(population.y).astype(int)
+        for seed in range(seeds):
+            rows = np.random.default_rng(seed).permutation(len(x))
+            some, rest = rows[: len(x) * 3 // 4][:20_000], rows[len(x) * 3 // 4 :]
+            for model in (
+                *(xgboost_model(x[some], y[some], domain, seed, n, d) for n, d in ((200, 5), (500, 6), (800, 6))),
+                *(lightgbm_model(x[some], y[some], domain, seed, n, k) for n, k in ((200, 31), (500, 31))),
+                *((forest_model(x[some], y[some], domain, seed, 200),) if forests else ()),
+            ):
+                yield name, seed, model, domain, x[rest]
+
+
+def timed(run: Callable[[], Any]) -> tuple[float, Any]:
+    """Processor time of a run, and what it gave."""
+    start = time.process_time()
+    result = run()
+    return time.process_time() - start, result
+
+
+def bounds_of(model: Model, domain: Domain, form: Form) -> TreeBounds:
+    """Bounds with a sigmoid; of a forest, of its numbers."""
+    head = Head("regression", 1, 0.5) if model.name.startswith("forest") else Head("sigmoid", 1, 0.5)
+    return TreeBounds(model.trees, head, Similarity(form, 1.0, domain))
+
+
+def local(model: Model, bounds: TreeBounds, x: np.ndarray, step: int) -> dict[str, Any]:
+    """Time and exactness of the bounds over similar people, ``step`` of them at a time."""
+    predict = min(timed(lambda: model.predict(x))[0] for _ in range(3))
+    own = bounds.enclose(x)
+    middle = (own.low[:, 0] + own.high[:, 0]) / 2
+    share = middle if model.name.startswith("forest") else 1 / (1 + np.exp(-middle))
+    times, exact = [], []
+    for start in range(0, len(x), step):
+        some = x[start : start + step]
+        spent, extremes = timed(lambda some=some: bounds.extremes(some))
+        times.append(spent / len(some) * 1e3)
+        exact += extremes.exact.tolist()
+    return {
+        "ms a person": np.mean(times), "worst": max(times), "exact": np.mean(exact),
+        "predicts": np.mean(times) * len(x) / 1e3 / predict, "off": float(np.abs(share - model.predict(x)[:, 1]).max()),
+    }  # fmt: skip
+
+
+def veritas_of(model: Model, bounds: TreeBounds, name: str, x: np.ndarray) -> dict[str, Any]:
+    """Time of Veritas for the same ends, and how often it gives the same; empty where it cannot be asked."""
+    try:
+        import veritas
+    except ModuleNotFoundError:
+        return {}
+    domain = bounds.similarity.domain
+    trees = veritas.get_addtree(model.own, silent=True)
+    low, high = bounds.similarity.ranges(x)
+    free = [(a, b) for a, b in domain.blocks if domain.names[a].split("=")[0] in PROTECTED[name]]
+    states = [np.eye(b - a) if b - a > 1 else np.array([[0.0], [1.0]]) for a, b in free]
+    ours = bounds.over(bounds.extremes(x))
+    times, same = [], 0
+    for i in range(len(x)):
+        began, attained = time.process_time(), []
+        for kind in (veritas.HeuristicType.MIN_OUTPUT, veritas.HeuristicType.MAX_OUTPUT):
+            values = []
+            for choice in product(*states):
+                at, a, b = x[i].copy(), x[i] + low[i], x[i] + high[i]
+                for (start, stop), state in zip(free, choice, strict=True):
+                    at[start:stop] = a[start:stop] = b[start:stop] = state
+                a = np.where(domain.numeric, a, at).astype(np.float32)
+                b = np.nextafter(np.where(domain.numeric, b, at).astype(np.float32), np.float32(np.inf))
+                config = veritas.Config(kind)
+                config.stop_when_optimal = True
+                search = config.get_search(
+                    trees, [veritas.Interval(*map(float, ends)) for ends in zip(a, b, strict=True)]
+                )
+                search.step_for(10.0, 1000)
+                values.append(search.get_solution(0).output if search.num_solutions() else np.nan)
+            attained.append(np.nanmin(values) if kind == veritas.HeuristicType.MIN_OUTPUT else np.nanmax(values))
+        times.append(time.process_time() - began)
+        same += bool(abs(attained[0] - ours.low[i, 0]) < 1e-4 and abs(attained[1] - ours.high[i, 0]) < 1e-4)
+    return {"Veritas, ms a person": np.mean(times) * 1e3, "same ends": f"{same} of {len(x)}"}
+
+
+def profile(bounds: TreeBounds, x: np.ndarray) -> dict[str, Any]:
+    """Time of bounds over everybody within radii up to 0.1, one person at a time."""
+    m = x.shape[1]
+    ground = Form(np.eye(m), 2.0, np.ones(m, bool), np.zeros(m), np.zeros(m), np.zeros(m), np.ones(m))
+    reach, times, values = bounds.reach(ground), [], []
+    for i in range(len(x)):
+        spent, value = timed(lambda i=i: reach.bound(x[i : i + 1], [0.0, 0.025, 0.05, 0.1]))
+        times.append(spent * 1e3)
+        values.append(value[0])
+    mean = np.mean(values, 0)
+    return {"ms a person": np.mean(times), "worst": max(times), "at 0": mean[0], "at .05": mean[2], "at .1": mean[3]}
+
+
+def gap(bounds: TreeBounds, domain: Domain, protected: str, parts: int) -> dict[str, Any]:
+    """Time and result of the largest gap of a protected feature over the whole domain."""
+    axes = [k for k, a in enumerate(bounds.cells.axes) if domain.names[a.start].split("=")[0] == protected]
+    spent, found = timed(lambda: find_gap(bounds.cells, axes, 0, parts))
+    check, _ = timed(lambda: bound(found.gap, found.hint))
+    unit, fields = 2.0**-bounds.cells.sums.exponent, found.gap.fields
+    return {
+        "trees": len(np.unique(fields.tree)), "pairs": len(fields.tree), "attained": found.lower * unit,
+        "proved": found.upper * unit, "boxes": found.parts, "s": spent - check, "s to check": check,
+    }  # fmt: skip
+
+
+def readers() -> str:
+    """Check every configuration of the readers against its library; say how many are wrong."""
+    from tests.trees.configurations import CONFIGURATIONS
+    from tests.trees.test_configurations import check
+
+    wrong = []
+    for each in CONFIGURATIONS:
+        try:
+            check(each)
+        except AssertionError:
+            wrong.append(str(each))
+    return f"{len(wrong)} of {len(CONFIGURATIONS)} configurations wrong{': ' if wrong else ''}{'; '.join(wrong)}"
+
+
+TITLES = {
+    "local": "Protected features and three tolerances", "wide": "Wide: five to eight moving numbers",
+    "profile": "Everybody within all radii up to .1", "gap": "The largest gap of a protected feature, anywhere",
+}  # fmt: skip
+
+
+def summary(rows: dict[str, list[dict[str, Any]]], reader: str) -> pd.DataFrame:
+    """Targets beside what was measured."""
+    table = {name: pd.DataFrame(each) for name, each in rows.items()}
+    own, lines = table["local"], []
+    forest = own["model"].str.startswith("forest")
+    boosted = own[~forest]
+    ms, all_exact = boosted["ms a person"], boosted["exact"].mean()
+    said = f"worst mean {ms.max():.2f} ms, median {ms.median():.2f} ms; {all_exact:.1%} exact"
+    lines.append(("boosted, protected and three tolerances", "2 ms, 100 % exact; .5 ms in the median", said))
+    ms = own[forest]["ms a person"]
+    lines.append(
+        (
+            "forests of 200 deep trees",
+            "25 ms, 99 % exact",
+            f"{ms.max():.1f} ms; {own[forest]['exact'].mean():.1%} exact",
+        )
+    )
+    wide = table["wide"]
+    lines.append(
+        (
+            "wide",
+            "1 s, 95 % exact",
+            f"worst mean {wide['ms a person'].max() / 1e3:.2f} s; {wide['exact'].mean():.1%} exact",
+        )
+    )
+    ms = table["profile"]["ms a person"]
+    lines.append(("profile", "100 ms", f"worst mean {ms.max():.0f} ms, median {ms.median():.0f} ms"))
+    gaps = table["gap"]
+    spent = gaps["s"]
+    good = ((gaps["attained"] == gaps["proved"]) & (spent <= 60)).mean()
+    said = f"{good:.0%} of {len(gaps)} exact in 60 s; median {spent.median():.1f} s, worst {spent.max():.0f} s"
+    lines.append(("global gap", "90 % exact in 60 s, median 10 s", said))
+    lines.append(("readers, rows on thresholds", "0 of 280 configurations wrong", reader or "not run here"))
+    return pd.DataFrame(lines, columns=["question", "target", "measured"])
+
+
+def markdown(table: pd.DataFrame) -> str:
+    """A table with numbers of four digits."""
+
+    def cell(value: Any, name: str) -> str:
+        if isinstance(value, float):
+            return (
+                ""
+                if np.isnan(value)
+                else f"{value:.1%}"
+                if name == "exact"
+                else f"{value:.1e}"
+                if name == "off"
+                else f"{value:.4g}"
+            )
+        return str(value)
+
+    lines = ["| " + " | ".join(map(str, table)) + " |", "|" + "---|" * table.shape[1]]
+    lines += ["| " + " | ".join(cell(row[name], str(name)) for name in table) + " |" for _, row in table.iterrows()]
+    return "\n".join(lines)
+
+
+def write(path: Path, rows: dict[str, list[dict[str, Any]]], reader: str, command: str) -> None:
+    """Write the page."""
+    import platform
+
+    intro = (
+        f"# Tree ensembles\n\nWritten by `{command}`, one thread: numpy {np.__version__}, {platform.machine()}, Python "
+        f"{platform.python_version()}, isonomy {isonomy.__version__}. Times are processor time of a machine with other "
+        f"work; *predicts* are times of one `predict` of the same library over the same people, *off* the largest "
+        f"difference of its probabilities from ours.\n\n"
+    )
+    parts = [intro + markdown(summary(rows, reader))]
+    parts += [f"## {TITLES[name]}\n\n{markdown(pd.DataFrame(each))}" for name, each in rows.items()]
+    with atomic(path) as partial:
+        partial.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Measure, and print or write the page after every model."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--people", type=int, default=100)
+    parser.add_argument("--parts", type=int, default=2000)
+    parser.add_argument("--reader", action="store_true")
+    given = parser.parse_args()
+    asked = f"--seeds {given.seeds} --people {given.people} --parts {given.parts}{' --reader' * given.reader}"
+    command = f"python -m benchmarks.trees {asked} --out studies/results/trees.md"
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TITLES}
+    reader = readers() if given.reader else ""
+    for name, seed, model, domain, x in models(given.seeds):
+        about = {"table": name, "seed": seed, "model": model.name}
+        some, few = x[: given.people], x[: max(4, given.people // 8)]
+        similar, wide = (bounds_of(model, domain, metric(name, domain, each[name])) for each in (TOLERANCES, WIDE))
+        asked_too = veritas_of(model, similar, name, few) if not model.name.startswith("forest") else {}
+        rows["local"].append(about | local(model, similar, some, 50) | asked_too)
+        rows["wide"].append(about | local(model, wide, few, 1))
+        rows["profile"].append(about | profile(similar, few))
+        if not model.name.startswith("forest"):
+            alone = bounds_of(model, domain, metric(name, domain, {}))
+            for protected in PROTECTED[name]:
+                rows["gap"].append(about | {"protected": protected} | gap(alone, domain, protected, given.parts))
+        print(about, {key: each[-1] for key, each in rows.items() if each}, flush=True)
+        if given.out is not None:
+            write(given.out, rows, reader, command)
+    print(markdown(summary(rows, reader)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""The tier of tree ensembles: the kernel's extremes of every margin over similar people, and who attains them.
+
+Where the extremes are exact no search is needed: the person in the cell that attains one is the witness. A witness is
+checked as any other, by enclosures of both runs, the domain and the metric.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy.arithmetic import FloatArray
+from isonomy.attacks import AttackBudget, Finds
+from isonomy.certificates.protocol import Nearby, Tier, register
+from isonomy.certificates.settling import target_upper
+from isonomy.population.outcome import favourable_places
+from isonomy.problem import Problem
+from isonomy.progress import Progress
+from isonomy.search.branch import Limits
+from isonomy.similarity.metric import Metric
+from isonomy.similarity.regions import Similarity, refused
+from isonomy.trees.model import TreeModel
+from isonomy_verify.heads import Head
+from isonomy_verify.models import Known
+from isonomy_verify.tree_bounds import PARTS, TreeBounds, margin_errors
+from isonomy_verify.tree_reach import TreeReach
+
+DECIMALS = 6
+"""The finest precision of a number that witnesses keep to, in decimals of its raw units."""
+
+TURNS, TRIED, FEW = 3, 5, 3
+"""Of the search for people who move: rounds, people tried in each, and about how many numbers they change at once."""
+
+MORE = 32
+"""Times more parts than usual, by which open decisions and gaps are worked on."""
+
+
+class TreeTier(Tier):
+    """The kernel's bounds, ``kernel``, for a problem about trees; all tiers are one."""
+
+    def __init__(self, problem: Problem, tier: str, float32_run: bool) -> None:
+        model, outcome = problem.model, problem.outcome
+        assert isinstance(model, TreeModel)
+        places = favourable_places(outcome)
+        one = places[0] if len(places) == 1 and places[0] in (0, 1) else 1
+        self.problem, self.model, self.size = problem, model, 256
+        self.head = Head(model.head, model.classes, outcome.threshold, float32_run, one)
+        error = margin_errors(self.head, model.run_error) if float32_run else np.zeros(1)
+        self.kernel = TreeBounds(model.trees, self.head, problem.similarity.kernel, error)
+        self.price = float(len(model.trees.coordinate))
+
+    def chunk(self, x: FloatArray) -> Known:
+        """Return the kernel's bounds for the rows of ``x``."""
+        with refused():
+            return self.kernel.chunk(x)
+
+    def kernel_bounds(self) -> TreeBounds:
+        """Return the kernel's bounds."""
+        return self.kernel
+
+    def reach(self, ground: Metric) -> TreeReach:
+        """Return the kernel's bounds over balls of a ground cost."""
+        with refused():
+            return self.kernel.reach(ground.form)
+
+    def attack(self, x: FloatArray, budget: AttackBudget, known: Known | None = None) -> Finds:
+        """Return who attains the extremes of the margins, each checked; no search."""
+        return self._attained(self.kernel, x)
+
+    def nearby(self, x: FloatArray) -> Nearby:
+        """Return a search by random moves, kept where the exact bound of the person grows."""
+        return lambda rows, ball, budget: self._surroundings(np.array(x[rows]), ball, budget)
+
+    def _surroundings(self, x: FloatArray, ball: Similarity, budget: AttackBudget) -> FloatArray:
+        """Return a person (n, m) within a ball around each row whose bound is the largest of those tried."""
+        rng, domain = np.random.default_rng(budget.seed), ball.kernel.domain
+        best, upper = x.copy(), np.full(len(x), -1.0)
+        for _ in range(TURNS):
+            tried = np.concatenate([self._moved(x, best, ball, rng) for _ in range(TRIED)])
+            inside = domain.contains(tried) & (
+                ball.kernel.form.distance_upper(np.tile(x, (TRIED, 1)), tried) <= ball.kernel.delta
+            )
+            value = np.full(len(tried), -1.0)
+            if inside.any():
+                value[inside] = self.chunk(np.ascontiguousarray(tried[inside])).upper
+            which, own = value.reshape(TRIED, -1).argmax(0), np.arange(len(x))
+            at = which * len(x) + own
+            better = value[at] > upper
+            best[better], upper[better] = tried[at][better], value[at][better]
+        return best
+
+    def _moved(self, x: FloatArray, start: FloatArray, ball: Similarity, rng: np.random.Generator) -> FloatArray:
+        """Return random people (n, m) around ``start``, about within a ball around ``x``."""
+        domain, form, radius, n = ball.kernel.domain, ball.kernel.form, ball.kernel.delta, len(x)
+        tested = np.zeros(domain.width, dtype=bool)
+        tested[self.model.trees.coordinate[self.model.trees.coordinate >= 0]] = True
+        numbers = np.flatnonzero(domain.numeric & tested)
+        y, step = start.copy(), np.zeros_like(x)
+        step[:, numbers] = rng.normal(size=(n, len(numbers))) * (
+            rng.random((n, len(numbers))) < FEW / (len(numbers) + 1)
+        )
+        size = form.distance_upper(x, x + step)
+        y += step * (radius * rng.random(n) / np.where(size > 0, size, 1.0))[:, None]
+        blocks = [(a, b) for a, b in domain.blocks if tested[a]]
+        if blocks:
+            which, some = rng.integers(len(blocks), size=n), rng.random(n) < 0.5
+            for k, (a, b) in enumerate(blocks):
+                rows = np.flatnonzero(some & (which == k))
+                state = rng.integers(max(2, b - a), size=len(rows))
+                y[rows, a:b] = state[:, None] if b - a == 1 else np.eye(b - a)[state]
+            dear = form.distance_upper(x, np.where(domain.numeric, x, y)) > radius
+            y[dear] = np.where(domain.numeric, y[dear], start[dear])
+        for _ in range(8):  # back towards x, whole numbers step by step
+            y = np.clip(y, domain.low, domain.high)
+            if domain.integer.any():
+                whole = np.trunc((y - x) * domain.unit + np.sign(y - x) * 1e-9) / domain.unit
+                y = domain.snap(np.where(domain.integer, x + whole, y))
+            y = domain.filled(y)
+            far = form.distance_upper(x, y) > radius
+            if not far.any():
+                break
+            y[far] = np.where(domain.numeric, x[far] + 0.7 * (y[far] - x[far]), y[far])
+        return y
+
+    def close_gaps(
+        self, x: FloatArray, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress
+    ) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Reduce upper bounds by more parts of branch and bound, where they do not meet finds."""
+        upper, more = upper.copy(), self._with_parts(limits.nodes if math.isfinite(limits.nodes) else None)
+        for start in range(0, len(x), self.size):
+            rows = start + np.flatnonzero((upper > target_upper(finds.lower, limits))[start : start + self.size])
+            if len(rows):
+                some = np.ascontiguousarray(x[rows])
+                upper[rows] = np.minimum(upper[rows], more.chunk(some).upper)
+                _merge(finds, rows, self._attained(more, some))
+            tick(min(start + self.size, len(x)), len(x))
+        kept = [
+            self.kernel.keeps(np.ascontiguousarray(x[k : k + 4096]), upper[k : k + 4096])
+            for k in range(0, len(x), 4096)
+        ]
+        return upper, np.concatenate(kept)
+
+    def decide(self, x: FloatArray, certified: NDArray[np.bool_], finds: Finds, nodes: float | None) -> None:
+        """Settle open decisions by more parts."""
+        rows = np.flatnonzero(~certified & ~finds.flips)
+        if len(rows):
+            more, some = self._with_parts(nodes), np.ascontiguousarray(x[rows])
+            certified[rows] |= more.chunk(some).kept
+            _merge(finds, rows, self._attained(more, some))
+
+    def _with_parts(self, nodes: float | None) -> TreeBounds:
+        parts = MORE * PARTS if nodes is None else max(1, int(min(nodes, 2**40)))
+        return TreeBounds(
+            self.model.trees, self.head, self.kernel.similarity, self.kernel.error, self.kernel.size, parts
+        )
+
+    def _attained(self, bounds: TreeBounds, x: FloatArray) -> Finds:
+        """Return, of the people who attain extremes, the one treated most differently and one decided otherwise."""
+        similarity, exact = self.kernel.similarity, replace(self.head, run_unit=False)
+        with refused():
+            people = bounds.people(x, bounds.extremes(x), self._precision(x)).reshape(len(x), -1, x.shape[1])
+        at, own = bounds.enclose(x), np.arange(len(x))
+        lower, other = np.zeros(len(x)), np.array(x)
+        flips, turned = np.zeros(len(x), dtype=bool), np.array(x)
+        mine = exact.decision(at) if exact.decides else np.full(len(x), -1)
+        for y in np.moveaxis(people, 1, 0):
+            rows = own[np.isfinite(y).all(1)]
+            y = np.ascontiguousarray(y[rows])
+            near = similarity.domain.allows(x[rows], y) & (
+                similarity.form.distance_upper(x[rows], y) <= similarity.delta
+            )
+            rows, y = rows[near], y[near]
+            there = bounds.enclose(y)
+            change = exact.attained(type(at)(at.low[rows], at.high[rows]), there)
+            better = change > lower[rows]
+            lower[rows[better]], other[rows[better]] = change[better], y[better]
+            theirs = exact.decision(there) if exact.decides else mine[rows]
+            turns = (mine[rows] >= 0) & (theirs >= 0) & (mine[rows] != theirs) & ~flips[rows]
+            flips[rows[turns]], turned[rows[turns]] = True, y[turns]
+        return Finds(lower, other, flips, turned)
+
+    def _precision(self, x: FloatArray) -> FloatArray:
+        """Return the steps (m,) in raw units that the numbers of individuals keep to; 0 where any value may be one."""
+        form, domain = self.kernel.similarity.form, self.problem.domain
+        step = np.zeros(domain.width)
+        for j in np.flatnonzero(domain.numeric):
+            raw = x[:, j] * form.unit[j] + form.origin[j]
+            for decimals in range(DECIMALS + 1):
+                if (np.abs(np.round(raw, decimals) - raw) <= 1e-9 * (1 + np.abs(raw))).all():
+                    step[j] = 10.0**-decimals
+                    break
+        return step
+
+
+register("trees", TreeTier)
+
+
+def _merge(finds: Finds, rows: NDArray[np.intp], more: Finds) -> None:
+    """Put finds of some rows in the place of those that are less."""
+    better = more.lower > finds.lower[rows]
+    finds.lower[rows[better]], finds.counterpart[rows[better]] = more.lower[better], more.counterpart[better]
+    turns = more.flips & ~finds.flips[rows]
+    finds.flips[rows[turns]], finds.flip_counterpart[rows[turns]] = True, more.flip_counterpart[turns]

@@ -1,0 +1,115 @@
+"""Some features alone: what a certificate claims of everybody when only these may change, everything else equal.
+
+Each question is one of similarity: similar are possible people, of the realizable domain whatever the certificate's,
+who agree in all coordinates but those of the features named, which take any value. Its claims are those of everybody
+alone (:mod:`isonomy_verify.individuals`), in arrays ``alone.0.upper`` and so on, with witnesses of their own.
+
+**Soundness.** The demand is a form whose coordinates are free or equal, so the bounds of the model's own kind cover all
+similar people. Witnesses are all evaluated. Bounds and decisions are derived of everybody or, in a large table, of
+those who are drawn: each with a probability proportional to what the claim could hide below the largest violation that
+a probability can have, and each with the same probability; numbers without a largest one are all derived.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isonomy_verify.arithmetic import Array
+from isonomy_verify.evidence import individuals_of, need
+from isonomy_verify.forms import Form
+from isonomy_verify.heads import Head
+from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, Individuals, deflated, witnessed
+from isonomy_verify.models import Bounds, Model
+from isonomy_verify.record import Record
+from isonomy_verify.similar import Similarity
+
+ROWS = 1024
+"""Individuals derived at a time."""
+
+
+def free_form(places: Mapping[str, slice], features: Sequence[str], width: int) -> Form:
+    """The form that lets these features take any value, and nothing else change."""
+    free = np.zeros(width, dtype=bool)
+    for name in features:
+        need(name in places, "a question about a feature that the schema lacks")
+        free[places[name]] = True
+    zeros = np.zeros(width)
+    return Form(np.zeros((0, width)), math.inf, free, zeros, zeros, zeros, np.ones(width))
+
+
+def largest_of(head: Head, upper: Array) -> float:
+    """The largest violation that there can be; of numbers, which have none, the largest that is claimed."""
+    return head.largest if math.isfinite(head.largest) else float(upper.max())
+
+
+@dataclass(frozen=True)
+class Alone:
+    """One question of a record: its features, its claims, and the bounds that derive them."""
+
+    features: tuple[str, ...]
+    said: Individuals
+    bounds: Bounds
+    number: int
+
+    @classmethod
+    def of(
+        cls, record: Record, number: int, model: Model, head: Head, similarity: Similarity, places: Mapping[str, slice]
+    ) -> Alone:
+        """Read a question; ``similarity`` is the certificate's own, on the realizable domain."""
+        features = tuple(record.predicate["claims"]["alone"][number]["features"])
+        need(len(set(features)) == len(features) > 0, "a question about features that are named twice, or none")
+        form = free_form(places, features, similarity.domain.width)
+        asked, question = record.predicate["question"], f"alone.{number}"
+        own = Similarity(form, 1.0, similarity.domain, similarity.max_branches, keep=True)
+        bounds = model.bounds(head, own, str(asked["tier"]), asked["arithmetic"] == "float32")
+        upper = record.array(f"{question}.upper")
+        need(upper.ndim == 1 and len(upper) > 0 and np.isfinite(upper).all(), "bounds of individuals")
+        n = len(record.array("people.weights"))
+        said = individuals_of(record, n, largest_of(head, upper), question)
+        need(((said.decision > 0) == head.decides).all(), "decisions where there are none, or none where there are")
+        return cls(features, said, bounds, number)
+
+    def crossed(self) -> int:
+        """How many have a lower bound above their upper one."""
+        return int((deflated(self.said.lower) > self.said.highs(slice(None))).sum())
+
+    def witnesses(self, record: Record, x: Array) -> tuple[bool, int] | None:
+        """Do all witnesses do what is said of them, and how many are they; None where they are withheld."""
+        good, count = True, 0
+        owners = {"counterpart": self.said.lower > 0, "flip_counterpart": self.said.decision == FLIPPABLE}
+        for name, of in owners.items():
+            array = f"alone.{self.number}.{name}"
+            if not record.has(array):
+                return None
+            owner, other = np.flatnonzero(of), record.array(array)
+            need(other.shape == (len(owner), x.shape[1]), f"witnesses of another shape: {array}")
+            count += len(owner)
+            for start in range(0, len(owner), ROWS):
+                some = owner[start : start + ROWS]
+                mine, theirs = (np.ascontiguousarray(rows) for rows in (x[some], other[start : start + ROWS]))
+                good &= bool(witnessed(self.bounds, self.said, some, mine, theirs, name == "flip_counterpart").all())
+        return good, count
+
+    def derived(self, x: Array, rows: NDArray[np.intp]) -> tuple[int, int]:
+        """Of these individuals, how many bounds are above their claim, and how many certified decisions do not
+        stand."""
+        above = turned = 0
+        for start in range(0, len(rows), ROWS):
+            some = rows[start : start + ROWS]
+            block = np.ascontiguousarray(x[some])
+            known, stays = self.bounds.chunk(block), self.said.decision[some] == CERTIFIED
+            high = np.minimum(known.upper, self.bounds.head.largest)
+            above += int((~(high <= self.said.highs(some))).sum())
+            turned += int((stays & ~self.bounds.certain(block, known, stays)).sum())
+        return above, turned
+
+
+def claims(features: Sequence[str], said: Individuals, weights: Array) -> dict[str, Any]:
+    """What a certificate says of a question: its features, means and counts."""
+    return {"features": list(features), **said.claims(weights, None)}

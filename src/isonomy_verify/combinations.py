@@ -1,0 +1,187 @@
+"""Similar sets of many combinations of categories: all by shared intervals, few by passes.
+
+Problem: with a metric that looks at one coordinate at a time the people similar to ``x`` in the realizable domain are a
+product: any allowed state of each free block, times one box of numbers. Each combination ``j`` is a region, hundreds
+for a person, and only the worst one counts. Let ``c_j`` be cheap bounds of all, ``t_j`` expensive ones of some:
+
+    upper  ≤  max( max over S of min(c_j, t_j),  max outside S of c_j ),
+
+no more than with ``t_j`` for all of them once no ``c_j`` outside ``S`` is above the largest bound inside. Cheap bounds
+share the first layer: it sees ``A_i + F_j``, ``A_i`` what a person's numbers and fixed categories give and ``F_j`` what
+a combination adds, the same for everybody; how far the box moves it is the same for all ``j``. A table of people ×
+combinations × coordinates is never formed.
+
+**Soundness.** Every number that is kept bounds its own combination from above, and the largest of all combinations that
+a person may take is returned, so that it is no matter which of them are given a pass. ``A_i + F_j`` is the sum of the
+products of one row of weights with the person's coordinates, added up in another order: the charge of a layer's
+rounding holds for every order. All further steps are those of :class:`isonomy_verify.enclosure.Enclosure`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product as every
+from typing import NamedTuple
+
+import numpy as np
+
+from isonomy_verify.arithmetic import Array
+from isonomy_verify.branches import states_of
+from isonomy_verify.domain import Mask
+from isonomy_verify.enclosure import Prepared, Run, landing_of
+from isonomy_verify.regions import BallBox, Index, Landing
+from isonomy_verify.sets import ConvexSets, Regions
+from isonomy_verify.similar import MAX_BRANCHES, Similarity, Wander
+from isonomy_verify.tiers import Enclosure
+
+TILE = 2**17
+"""Activations of a layer, over people and combinations, that are worked on together: these stay in cache."""
+
+PAIRS = 2**20
+"""People times combinations whose bounds are held at a time."""
+
+
+class Product(NamedTuple):
+    """Similar sets (n of them) as products: boxes of numbers, and combinations of categories."""
+
+    centre: Array  # (n, m): whose sets these are
+    low: Array  # (n, m): the box of moves, 0 at categories
+    high: Array
+    columns: Index  # (k,): the coordinates of blocks that change
+    states: Array  # (c, k): what each combination has there
+    allowed: Mask  # (n, c): which combinations a person may take
+
+    @property
+    def size(self) -> int:
+        """How many combinations there are."""
+        return len(self.states)
+
+    @property
+    def empty(self) -> Mask:
+        """Whose box (n,) holds nothing."""
+        return np.asarray((self.low > self.high).any(1))
+
+    def of(self, rows: Index | slice) -> Product:
+        """Those of some people."""
+        return self._replace(
+            centre=self.centre[rows], low=self.low[rows], high=self.high[rows], allowed=self.allowed[rows]
+        )
+
+    def at(self, row: Index, combination: Index) -> Array:
+        """People (k, m) with the categories of combinations."""
+        there = self.centre[row]
+        there[:, self.columns] = self.states[combination]
+        return there
+
+    def regions(self, row: Index, combination: Index) -> Regions:
+        """Combinations as regions, owned by the rows."""
+        sets = ConvexSets.of_box(self.low[row], np.maximum(self.low[row], self.high[row]))
+        return Regions(row, self.at(row, combination), sets)
+
+
+def product_of(similarity: Similarity, x: Array, wander: Wander | None = None) -> Product | None:
+    """Return the similar sets of the rows of ``x``, which lie in the domain, as products; None where they are none, or
+    have more combinations than are to be listed, or than :data:`MAX_BRANCHES`, whatever a certificate asks for.
+
+    With ``wander`` they hold differences, as those of :meth:`Similarity.regions`.
+    """
+    domain = similarity.domain
+    if domain.kind != "realizable" or len(similarity.form.root):
+        return None
+    x = np.ascontiguousarray(x, dtype=np.float64)
+    low, high = (np.array(np.broadcast_to(side, x.shape)) for side in similarity.ranges(x, wander))
+    movable = sorted(block for block in domain.blocks if not domain.immutable[slice(*block)].all())
+    states = [(block, states_of(block, x, low, high)[1]) for block in movable]
+    listed = [
+        (block, allowed, np.flatnonzero(allowed.any(0))) for block, allowed in states if (allowed.sum(1) > 1).any()
+    ]
+    if math.prod(len(some) for _, _, some in listed) > min(similarity.max_branches, MAX_BRANCHES):
+        return None
+    fixed = ~(domain.numeric & ~domain.immutable)
+    low[:, fixed] = high[:, fixed] = 0.0
+    similarity.narrow(x, low, high, still=wander is None)
+    choice = np.array([*every(*(some for _, _, some in listed))], dtype=np.int64)
+    columns = np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(*block) for block, _, _ in listed)])
+    held, allowed = np.zeros((len(choice), len(columns))), np.ones((len(x), len(choice)), dtype=bool)
+    place = 0
+    for number, ((start, stop), mask, _) in enumerate(listed):
+        width, mine = stop - start, choice[:, number]
+        held[:, place : place + width] = mine[:, None] if width == 1 else np.eye(width)[mine]
+        allowed &= mask[:, mine]
+        place += width
+    return Product(x, low, high, columns, held, allowed)
+
+
+class Tile(NamedTuple):
+    """Some people and some combinations, whose pairs stand one behind the other, person by person."""
+
+    people: slice
+    combinations: slice
+
+    @property
+    def owner(self) -> Index:
+        """The person (pairs,) of every pair."""
+        several = self.combinations.stop - self.combinations.start
+        return np.repeat(np.arange(self.people.start, self.people.stop), several)
+
+    @property
+    def combination(self) -> Index:
+        """The combination (pairs,) of every pair."""
+        several = np.arange(self.combinations.start, self.combinations.stop)
+        return np.tile(several, self.people.stop - self.people.start)
+
+    def pairs(self, own: Array, more: Array) -> Array:
+        """What people and combinations give together, (pairs, width); ``own`` may be one row for all."""
+        mine = np.broadcast_to(own, (self.people.stop, own.shape[1])) if len(own) == 1 else own
+        return np.asarray((mine[self.people, None, :] + more[self.combinations]).reshape(-1, own.shape[1]))
+
+    def landing(self, landing: Landing) -> Landing:
+        """How the boxes of people meet a layer, pair by pair."""
+        low, high, reach = (a if len(a) == 1 else a[self.owner] for a in (landing.low, landing.high, landing.reach))
+        return landing._replace(low=low, high=high, reach=reach)
+
+
+class Images:
+    """What each layer that reads the input makes of a product's boxes and combinations."""
+
+    @np.errstate(all="ignore")
+    def __init__(self, prepared: Prepared, product: Product) -> None:
+        self.prepared, self.product = prepared, product
+        base = np.array(product.centre)
+        base[:, product.columns] = 0.0
+        self.box = BallBox(product.low, np.maximum(product.low, product.high))
+        self.landings = [landing_of(layer, self.box) for layer in prepared.network.layers]
+        self.own: list[Array] = []
+        self.more: list[Array | None] = []
+        for layer, landing in zip(prepared.network.layers, self.landings, strict=True):
+            if landing is None:
+                self.own.append(layer.bias[None])
+                self.more.append(None)
+            else:
+                self.own.append(base @ layer.transposed[0] + layer.bias)
+                self.more.append(product.states @ layer.transposed[0][product.columns])
+
+    def tiles(self) -> Iterator[Tile]:
+        """All pairs."""
+        n, c = self.product.allowed.shape
+        most = max(1, TILE // self.prepared.network.widest)
+        several, step = min(c, most), max(1, most // max(1, c))
+        for i in range(0, n, step):
+            for j in range(0, c, several):
+                yield Tile(slice(i, min(i + step, n)), slice(j, min(j + several, c)))
+
+    def intervals(self) -> Iterator[tuple[Tile, Enclosure]]:
+        """Yield the margins over every combination, tile by tile."""
+        for tile in self.tiles():
+            with np.errstate(all="ignore"):  # what overflows ends as an infinite bound
+                run = self.run(tile).forward(passes=False, lines=False)
+                lost, (low, high) = run.burst[:, None], run.range[-1]
+                yield tile, Enclosure(np.where(lost, -np.inf, low), np.where(lost, np.inf, high))
+
+    def run(self, tile: Tile) -> Run:
+        """A run over the pairs of a tile, which has yet to go forward; not for passes."""
+        x = self.product.at(tile.owner, tile.combination)
+        start = [own if more is None else tile.pairs(own, more) for own, more in zip(self.own, self.more, strict=True)]
+        landings = [None if each is None else tile.landing(each) for each in self.landings]
+        return Run(self.prepared, x, self.box[tile.owner], start, landings)

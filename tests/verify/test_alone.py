@@ -1,0 +1,170 @@
+"""What protected attributes alone change: claimed, derived again, and compared with listing everybody similar."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import isonomy
+from isonomy import records
+from isonomy.certificates.alone import changes_alone, questions
+from isonomy.networks import Network
+from isonomy.population import Feature, Label, Population, Schema
+from isonomy_verify import verify
+from isonomy_verify.text import BadInput
+
+SCHEMA = Schema(
+    "small",
+    (
+        Feature("sex", "categorical", categories=("f", "m"), protected=True),
+        Feature("race", "categorical", categories=("a", "b", "c"), protected=True),
+        Feature("age", "integer", low=20, high=24, protected=True),
+        Feature("pay", low=0, high=1, tolerance=0.05),
+    ),
+    Label("y", ("no", "yes"), favourable=("yes",)),
+)  # fmt: skip
+ASKED = [("sex", "race", "age"), ("sex",), ("race",), ("age",)]
+
+
+def certified(seed: int, head: str = "softmax") -> tuple[Any, Any]:
+    rng, n = np.random.default_rng(seed), 25
+    frame = pd.DataFrame({"sex": rng.choice(["f", "m"], n), "race": rng.choice(list("abc"), n),
+                          "age": rng.integers(20, 25, n), "pay": rng.random(n).round(2)})  # fmt: skip
+    outputs = 1 if head == "regression" else 2
+    layers = [rng.normal(size=(6, SCHEMA.width)), rng.normal(size=(outputs, 6))]
+    network = Network.from_layers(layers, [rng.normal(size=6), rng.normal(size=outputs)], head=head)
+    schema = SCHEMA if head == "softmax" else replace(SCHEMA, label=Label("y"))
+    people = Population.from_frame(frame, schema)
+    metric = isonomy.Counterparts.of(schema)
+    certificate = isonomy.certify(network, people, metric, 1.0, shift=isonomy.Part(1.0), progress=None)
+    return certificate, changes_alone(certificate, questions(schema, set(schema.slices)))
+
+
+def everybody(features: tuple[str, ...], x: Any) -> Any:
+    """All possible people who differ from one in these features only."""
+    blocks = []
+    for name in features:
+        feature = SCHEMA[name]
+        values = (
+            np.eye(feature.width)
+            if feature.categories
+            else (np.arange(20, 25)[:, None] - feature.origin) / feature.unit
+        )
+        blocks.append((SCHEMA.slices[name], values))
+    for chosen in product(*(values for _, values in blocks)):
+        y = x.copy()
+        for (where, _), value in zip(blocks, chosen, strict=True):
+            y[where] = value
+        yield y
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_claims_are_those_of_listing_everybody(seed: int, tmp_path: Path) -> None:
+    certificate, alone = certified(seed)
+    assert [each.features for each in alone] == ASKED
+    model, x = certificate.problem.model, certificate.x
+    for change in alone:
+        change_, flips = [], []
+        for person in x:
+            given = model(np.stack(list(everybody(change.features, person))))
+            mine = model(person[None])
+            change_.append(np.abs(given - mine).max())
+            flips.append(((given[:, 1] >= given[:, 0]) != (mine[:, 1] >= mine[:, 0])).any())
+        local, truth, turned = change.certificate, np.array(change_), np.array(flips)
+        assert (local.lower <= truth + 1e-9).all() and (truth <= local.upper + 1e-12).all()
+        assert not turned[local.decision == "certified"].any() and turned[local.decision == "flippable"].all()
+    records.write(tmp_path, certificate, alone=alone)
+    found = verify(tmp_path)
+    assert found.accepted
+    assert {f'only "{name}"' for name in ("sex", "race", "age")} < {name for name, _, _ in found.claims}
+    said = json.loads((tmp_path / "certificate.json").read_text())["predicate"]["claims"]["alone"]
+    assert [each["features"] for each in said] == [list(each) for each in ASKED]
+    for each, change in zip(said, alone, strict=True):
+        assert change.certificate.mean_upper <= each["upper"] and each["lower"] <= change.certificate.mean_lower
+
+
+def test_a_regression_has_them_without_decisions(tmp_path: Path) -> None:
+    certificate, alone = certified(5, "regression")
+    records.write(tmp_path, certificate, alone=alone)
+    assert verify(tmp_path).accepted
+
+
+def forged(path: Path, name: str, change: Any) -> None:
+    """Change an array of the evidence, and its hash and the claims with it."""
+    import hashlib
+
+    file = path / "evidence" / f"{name}.bin"
+    array = np.fromfile(file, np.uint8 if name.endswith("decision") else np.float64)
+    change(array)
+    file.write_bytes(array.tobytes())
+    document = json.loads((path / "certificate.json").read_text())
+    for each in document["subject"]:
+        if each["name"] == f"evidence/{name}.bin":
+            each["digest"]["sha256"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    (path / "certificate.json").write_text(json.dumps(document))
+
+
+def edit(path: Path, change: Any) -> None:
+    document = json.loads((path / "certificate.json").read_text())
+    change(document["predicate"])
+    (path / "certificate.json").write_text(json.dumps(document))
+
+
+def test_lies_are_rejected(tmp_path: Path) -> None:
+    """A bound that is too low, a decision said to stay that does not, a witness of another feature, another mean."""
+    certificate, alone = certified(0)
+    flips = next(i for i, each in enumerate(alone) if (each.certificate.decision == "flippable").any())
+
+    def rejected(lie: Any) -> set[str]:
+        records.write(tmp_path, certificate, alone=alone)
+        lie()
+        return {name for name, status, _ in verify(tmp_path).claims if status == "rejected"}
+
+    def halve(array: Any) -> None:
+        array *= 0.5
+
+    assert rejected(lambda: None) == set()
+    assert any(name.startswith("bounds, only") for name in rejected(lambda: forged(tmp_path, "alone.1.upper", halve)))
+
+    def certify_all(array: Any) -> None:
+        array[:] = 1
+
+    with pytest.raises(BadInput):  # the witnesses are then too many
+        rejected(lambda: forged(tmp_path, f"alone.{flips}.decision", certify_all))
+
+    def other_pay(array: Any) -> None:
+        array[SCHEMA.slices["pay"].start :: SCHEMA.width] = 0.123
+
+    assert any(
+        name.startswith("witnesses, only")
+        for name in rejected(lambda: forged(tmp_path, "alone.1.counterpart", other_pay))
+    )
+
+    def smaller(predicate: Any) -> None:
+        predicate["claims"]["alone"][0]["upper"] = 0.0
+
+    assert any(name.startswith('only "') for name in rejected(lambda: edit(tmp_path, smaller)))
+
+    def unknown(predicate: Any) -> None:
+        predicate["claims"]["alone"][0]["features"] = ["height"]
+
+    with pytest.raises(BadInput, match="schema lacks"):
+        rejected(lambda: edit(tmp_path, unknown))
+
+
+def test_rows_are_withheld_with_their_witnesses(tmp_path: Path) -> None:
+    certificate, alone = certified(1)
+    records.write(tmp_path, certificate, alone=alone, redact=True)
+    there = {file.name for file in (tmp_path / "evidence").iterdir()}
+    assert "alone.0.upper.bin" in there and not any("counterpart" in name for name in there)
+    assert verify(tmp_path).result == "not accepted"
+    full = tmp_path / "full"
+    records.write(full, certificate, alone=alone)
+    assert verify(tmp_path, data=full / "evidence").accepted
