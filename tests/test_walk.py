@@ -35,6 +35,7 @@ STEPS = {
     "attacks": {"Judge"},
     "certificates": {"Certificate", "Moving", "_Known", "_Choices", "Mixture", "WorstCase", "Counterexamples"},
     "fairness": {"Grouping", "Kinds"},
+    "report": {"Turns"},
 }
 """What a step makes for itself and leaves behind, by its package."""
 

@@ -61,10 +61,9 @@ def protected(features: Mapping[str, Any], similarity: Similarity) -> str:
     if not roles[0]:
         return "no feature is"
     held = [name for name in roles[0] if not every_change(similarity, places[name])]
-    told = (
-        f"not every change of {listed(held)} alone counts as similar" if held else "each may change alone, to any value"
-    )
-    return f"{listed(roles[0])}: {told}" + (f"; proxies {listed(roles[1])}" if roles[1] else "")
+    some = f"not every change of {listed(held)} alone counts as similar"
+    which = some if held else "each may change alone, to any value"
+    return f"{listed(roles[0])}: {which}" + (f"; proxies {listed(roles[1])}" if roles[1] else "")
 
 
 def every_change(similarity: Similarity, place: slice) -> bool:
@@ -100,13 +99,9 @@ def head(kind: str, outputs: int) -> str:
 def outcome(question: Mapping[str, Any]) -> str:
     """Classes, favourable ones and cut-off."""
     classes, good, cut = (question[name] for name in ("classes", "favourable", "threshold"))
-    return "; ".join(
-        (
-            f"classes {listed(classes)}" if classes else "no classes are named",
-            f"favourable {listed(good)}" if good else "none is named as favourable",
-            "no threshold" if cut is None else f"threshold {written(float(cut))}",
-        )
-    )
+    named = f"classes {listed(classes)}" if classes else "no classes are named"
+    hoped = f"favourable {listed(good)}" if good else "none is named as favourable"
+    return f"{named}; {hoped}; " + ("no threshold" if cut is None else f"threshold {written(float(cut))}")
 
 
 def parted(schema: Mapping[str, Any], part: str) -> str:
@@ -124,11 +119,11 @@ def weights(of: Array, column: str | None = None) -> str:
         return "equal"
     scaled = np.sort(np.asarray(of, dtype=np.float64) / np.max(of))[::-1]
     share = math.ceil(100 * float(scaled[:heaviest].sum() / scaled.sum()) - 1e-9)
-    none = int((scaled == 0).sum())
-    who = "the heaviest 1 %" if n >= 100 else "the heaviest one"
+    none, who = int((scaled == 0).sum()), "the heaviest 1 %" if n >= 100 else "the heaviest one"
     by = "" if column is None else f", by the column {quoted(column)}"
-    told = f"unequal: {who} ({heaviest:,} of {n:,}) hold {share} % of the weight"
-    return f"{told}{f', {none:,} none' if none else ''}{by}"
+    return (
+        f"unequal: {who} ({heaviest:,} of {n:,}) hold {share} % of the weight{f', {none:,} none' if none else ''}{by}"
+    )
 
 
 def similar(question: Mapping[str, Any], metric: Form, shift: Shift, ground: Form | None) -> Lines:

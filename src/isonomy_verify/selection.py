@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 def selected(of: Mapping[str, Any], name: str = "") -> str:
     """``300 of 2,164 people, drawn at random (seed 0) from the test part of the table (7,214 rows)``."""
     count, pool, rows = of["people"], of["pool"], of["rows"]
-    table = f"table “{name}”" if name else "table"
     side = {"all": "", "train": "the training part of ", "test": "the test part of "}[of["part"]]
-    among = f"{side}the {table}"
-    part = among if side else f"the {table} as given"
+    among = f"{side}the {f'table “{name}”' if name else 'table'}"
+    part = among if side else f"{among} as given"
     people = f"{count:,} {'person' if count == 1 else 'people'}"
     drawn = people if pool is None else f"{count:,} of {pool:,} people"
     seed = "" if of["seed"] is None else f" (seed {of['seed']})"

@@ -151,7 +151,8 @@ def test_one_feature_alone(question: dict[str, Any]) -> None:
     town = Town(question)
     found = certify(town.network, town.people, Counterparts.of(town.schema), gamma=0.0, decide=True, **town.options)
     read = found.problem.model.read_features(town.schema)
-    for change in changes_alone(found, [each.name for each in town.features if not each.immutable]):
-        pairs = town.pairs(only=change.feature)
+    for change in changes_alone(found, [(each.name,) for each in town.features if not each.immutable]):
+        (name,) = change.features
+        pairs = town.pairs(only=name)
         town.check(change.certificate, pairs, pairs)
-        assert change.feature in read or not np.where(pairs, town.gap, 0.0).any()
+        assert name in read or not np.where(pairs, town.gap, 0.0).any()

@@ -351,9 +351,11 @@ def test_the_json_schema_has_the_same_keys() -> None:
 def shifts_of(schema: dict[str, Any]) -> list[dict[str, Any]]:
     """The tables that the question's shift may be."""
     asked = schema["properties"]["predicate"]["properties"]["question"]["properties"]
-    *moved, still = asked["shift"]["oneOf"]
-    assert still == asked["shifts"]["items"] == {"$ref": "#/$defs/reweighting"}
-    return [*moved, *schema["$defs"]["reweighting"]["oneOf"]]
+    moved, composed, still = asked["shift"]["oneOf"]
+    assert moved == {"$ref": "#/$defs/movement"} and still == asked["shifts"]["items"] == {
+        "$ref": "#/$defs/reweighting"
+    }
+    return [composed, *schema["$defs"]["movement"]["oneOf"], *schema["$defs"]["reweighting"]["oneOf"]]
 
 
 @pytest.mark.parametrize(

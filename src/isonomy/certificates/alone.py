@@ -15,11 +15,15 @@ import numpy as np
 
 from isonomy.brief import brief
 from isonomy.certificates.certificate import Certificate
+from isonomy.certificates.claims import individual_claims
 from isonomy.certificates.consistency import Counterexamples
 from isonomy.certificates.local import LocalCertificate, certify_local
+from isonomy.certificates.protocol import tier_for
 from isonomy.population.schema import Schema
 from isonomy.problem import Problem
 from isonomy.similarity import Counterparts
+from isonomy_verify.alone import largest_of
+from isonomy_verify.individuals import Individuals
 
 MOST = 2**27
 """Coordinates of individuals in all above which the questions are not asked: their witnesses are held in memory."""
@@ -27,10 +31,14 @@ MOST = 2**27
 
 @dataclass(frozen=True, eq=False)
 class ChangeAlone:
-    """The change by some ``features`` alone, bounded in ``certificate`` for the individuals of another one."""
+    """The change by some ``features`` alone, bounded in ``certificate`` for the individuals of another one.
+
+    ``claimed`` is what a record claims of it; None of a kind of model that the checker does not know.
+    """
 
     features: tuple[str, ...]
     certificate: LocalCertificate = field(repr=False)
+    claimed: Individuals | None = field(repr=False)
 
     __repr__ = brief
 
@@ -78,5 +86,13 @@ def changes_alone(certificate: Certificate, asked: list[tuple[str, ...]]) -> tup
         saved = Counterexamples(certificate.local.counterexamples.folder)
         problem = alone_problem(certificate.problem, features)
         local = certify_local(problem, people, progress=None, counterexamples=saved, **options)
-        changes.append(ChangeAlone(features, local))
+        changes.append(ChangeAlone(features, local, _claimed(local)))
     return tuple(changes)
+
+
+def _claimed(local: LocalCertificate) -> Individuals | None:
+    tier = tier_for(local.problem, local.tier, local.arithmetic == "float32")
+    if not tier.checked:
+        return None
+    columns, upper = individual_claims(tier, local, None), np.array(local.upper)
+    return Individuals(upper, columns["claimed_lower"], columns["claimed_decision"], largest_of(tier.head, upper))

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 from isonomy.certificates.alone import ChangeAlone
 from isonomy.certificates.certificate import Certificate
-from isonomy.certificates.claims import individual_claims
 from isonomy.certificates.forms import Arrays, domain_arrays
 from isonomy.certificates.protocol import tier_for
 from isonomy.certificates.reweighting import Reweighting
@@ -36,7 +35,7 @@ from isonomy.model import Model
 from isonomy.similarity.files import metric_to_text
 from isonomy_verify import definitions
 from isonomy_verify import record as files
-from isonomy_verify.alone import claims, largest_of
+from isonomy_verify.alone import claims
 from isonomy_verify.claims import inflated, outward, verdict
 from isonomy_verify.individuals import FLIPPABLE, Individuals
 
@@ -91,7 +90,7 @@ def write(
         directory.mkdir(parents=True, exist_ok=True)
         fresh.mkdir()
         hashes, shapes, model = {}, {}, _recorded_model(certificate, alone)
-        answers = [(each, _claimed_alone(each, model)) for each in alone]
+        answers = [(each, each.claimed) for each in alone if each.claimed is not None]
         for name, array in (_arrays(certificate, model) | _alone_arrays(answers)).items():
             shapes[name] = list(array.shape)
             hashes[f"{files.EVIDENCE}/{name}.bin"] = _write_array(fresh / f"{name}.bin", array, files.dtype_of(name))
@@ -131,15 +130,6 @@ def withheld(name: str) -> bool:
 def _recorded_model(certificate: Certificate, alone: Sequence[ChangeAlone]) -> Model:
     tier = tier_for(certificate.problem, certificate.tier, certificate.arithmetic == "float32")
     return tier.recorded(certificate, [each.certificate for each in alone])
-
-
-def _claimed_alone(change: ChangeAlone, model: Model) -> Individuals:
-    """Return what is claimed of everybody when only some features may change."""
-    local = change.certificate
-    tier = tier_for(replace(local.problem, model=model), local.tier, local.arithmetic == "float32")
-    columns = individual_claims(tier, local, None)
-    upper = np.array(local.upper)
-    return Individuals(upper, columns["claimed_lower"], columns["claimed_decision"], largest_of(tier.head, upper))
 
 
 def _alone_arrays(answers: Sequence[tuple[ChangeAlone, Individuals]]) -> Arrays:
