@@ -19,6 +19,7 @@ root overflows and none of a small δ is lost; where errors are beyond all numbe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -72,23 +73,16 @@ class Branches:
         paid = [np.arange(*block) for block, nothing in zip(blocks, free, strict=True) if not nothing]
         columns = np.concatenate([*paid, np.zeros(0, dtype=np.int64)])
         empty = np.zeros((0, width))
-        shared = {"delta": delta, "order": order, "numeric": numeric, "blocks": blocks, "furthest": furthest}
+        shared: dict[str, Any] = {"delta": delta, "order": order, "numeric": numeric, "blocks": blocks}
+        shared["furthest"] = furthest
         if order == 1 or not len(root):
             diagonal = np.abs(root).sum(axis=0)[None, :] if len(root) else empty
             keep = root[:, numeric].any(axis=1)
             own = np.where(numeric, root, 0.0)[keep]
             return cls(
-                **shared,  # type: ignore[arg-type]
-                free=free,
-                root=own,
-                inverse=pseudo_inverse(own),
-                along=np.zeros_like(own),
-                price=diagonal,
-                triangle=empty,
-                stretch=1.0,
-                price_error=0.0,
-                radius_error=0.0,
-            )
+                **shared, free=free, root=own, inverse=pseudo_inverse(own), along=np.zeros_like(own), price=diagonal,
+                triangle=empty, stretch=1.0, price_error=0.0, radius_error=0.0,
+            )  # fmt: skip
         left, values, _ = np.linalg.svd(root[:, numeric], full_matrices=True)
         rank = int((values > values.max(initial=0.0) * 1e-10).sum())
         rotated = left.T @ root
@@ -109,7 +103,7 @@ class Branches:
         if triangle.size:
             triangle[:, columns] = np.linalg.qr(rotated[rank:, columns], mode="r")
         return cls(
-            **shared,  # type: ignore[arg-type]
+            **shared,
             free=free,
             root=own,
             inverse=inverse,

@@ -99,13 +99,9 @@ def audit(
     """
     check_keywords("audit", keywords, AuditKeywords)
     if frame is None and _is_plan(source):
-        if source is not None and plan is not None:
-            raise ParameterError("'plan' is given twice: leave one of them out.")
-        plan = source if plan is None else plan
-    elif source is not None:
-        if model is not None:
-            raise ParameterError("'model' is given twice: leave one of them out.")
-        model = source
+        plan = _one_of("plan", source, plan)
+    else:
+        model = _one_of("model", source, model)
     given: dict[str, Any] = {
         name: value for name, value in keywords.items() if name not in ("work", "progress", "quiet")
     }
@@ -113,8 +109,7 @@ def audit(
     given["similar"] = tuple(f"{name}={much}" for name, much in (similar or {}).items())
     given = {name: value for name, value in given.items() if value is not None and value != ()}
     entries = _entries(plan)
-    work = keywords.get("work")
-    how: Any = (keywords.get("progress", "auto"),)
+    work, how = keywords.get("work"), (keywords.get("progress", "auto"),)
     if frame is None:
         return _planned(entries, model, given, work, *how)
     if model is None and (model := entries.get("model")) is None:
@@ -130,6 +125,13 @@ def audit(
     )
     findings = replace(findings, command=_call(model, frame, given), question=asked.texts)
     return Audit(asked.plan, findings, tuple(map(in_python, asked.notes)), asked.kind)
+
+
+def _one_of(name: str, first: Any, other: Any) -> Any:
+    """Return the one of two values that is given."""
+    if first is not None and other is not None:
+        raise ParameterError(f"'{name}' is given twice: leave one of them out.")
+    return other if first is None else first
 
 
 def _is_plan(thing: Any) -> bool:

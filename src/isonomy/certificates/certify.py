@@ -125,8 +125,7 @@ def certify(
     )  # fmt: skip
     keys = source.keys(chunk)
     with shown("Certifying", progress) as tick:
-        total = sum(map(len, keys))
-        job = replace(job, schedule=_schedule(job, source, keys, folder, lambda rows: tick(0, total)))
+        job = replace(job, schedule=_schedule(job, source, keys, folder, lambda rows: tick(0, sum(map(len, keys)))))
     keys = source.keys(min(chunk, job.rows(source, keys)))
     store = None if folder is None else FolderStore(folder, f"{job.identity} {source.fingerprint()}")
     columns, computed = _columns(Work(job, source, store), keys, run)
@@ -380,46 +379,55 @@ def _refusal(
             f"Individuals come in clusters, of which {shift.covered} of the population behind them say nothing: ask "
             "for all of them, or for a shift with a gamma."
         )
-    if people is not None:
-        if not (people.split == "test" or people.selection.held_out):
-            train = people.split == "train"
-            return (
-                f"These individuals are of the {'training part of the table' if train else 'table as given'}, on which "
-                "models, metrics or schemas are fitted: a statement about the population behind them needs "
-                "people that nothing was fitted on, the test part or rows that are said to be held out."
-            )
-        if len(people) < 2:
-            return "A bound for the population needs at least two individuals."
-        if people.repeated:
-            return (
-                "Rows of the table occur more than once among these individuals, so they are no independent draws: "
-                "take each row once."
-            )
-        if len(np.unique(people.weights)) > 1:
-            return "Individuals with unequal sampling weights are not independent draws from one population."
-        # With E[w (h − μ)] = 0 bets on w / max_weight = 1 are fair for every possible draw: see isonomy.confidence.
-        if people.schema.weight is not None and people.weights[0] != people.schema.max_weight:
-            return (
-                f"These individuals weigh alike (column {people.schema.weight!r}), but somebody who was not drawn may "
-                "weigh more than all of them: only where they have the schema's 'max_weight' do they speak for others."
-            )
-        if clusters is not None and people.schema.split is None and not in_train(people.rows).any():
-            return (
-                "These individuals were set apart row by row, so that others of their clusters may have been fitted "
-                "on: name a [split] column in the schema that keeps clusters together."
-            )
-        if clusters is not None and people.selection.how == "random":
-            return (
-                "These individuals were drawn one by one, so that their clusters are no independent draws as wholes: "
-                "give the whole test part."
-            )
-        for name, each in (("metric", metric), ("ground metric", shift.ground_cost)):
-            if each is not None and overlaps(each, people):
-                return f"The {name} was fitted on {each.fitted_on}: fit it on the training part to judge the test part."
-        if not people.selection.independent:
-            how = "were chosen by hand" if people.selection.how == "chosen" else "were selected in a way not known"
-            return (
-                f"These individuals {how}, so that they need not be independent draws from one population: give the "
-                "whole test part, or a random sample of it."
-            )
+    if people is None:
+        return ""
+    if why := _dependence(people, clusters is not None):
+        return why
+    for name, each in (("metric", metric), ("ground metric", shift.ground_cost)):
+        if each is not None and overlaps(each, people):
+            return f"The {name} was fitted on {each.fitted_on}: fit it on the training part to judge the test part."
+    return ""
+
+
+def _dependence(people: Population, clustered: bool) -> str:
+    """Return why individuals are no independent draws from a population that nothing was fitted on, "" where they
+    are."""
+    if not (people.split == "test" or people.selection.held_out):
+        train = people.split == "train"
+        return (
+            f"These individuals are of the {'training part of the table' if train else 'table as given'}, on which "
+            "models, metrics or schemas are fitted: a statement about the population behind them needs "
+            "people that nothing was fitted on, the test part or rows that are said to be held out."
+        )
+    if len(people) < 2:
+        return "A bound for the population needs at least two individuals."
+    if people.repeated:
+        return (
+            "Rows of the table occur more than once among these individuals, so they are no independent draws: "
+            "take each row once."
+        )
+    if len(np.unique(people.weights)) > 1:
+        return "Individuals with unequal sampling weights are not independent draws from one population."
+    # With E[w (h − μ)] = 0 bets on w / max_weight = 1 are fair for every possible draw: see isonomy.confidence.
+    if people.schema.weight is not None and people.weights[0] != people.schema.max_weight:
+        return (
+            f"These individuals weigh alike (column {people.schema.weight!r}), but somebody who was not drawn may "
+            "weigh more than all of them: only where they have the schema's 'max_weight' do they speak for others."
+        )
+    if clustered and people.schema.split is None and not in_train(people.rows).any():
+        return (
+            "These individuals were set apart row by row, so that others of their clusters may have been fitted "
+            "on: name a [split] column in the schema that keeps clusters together."
+        )
+    if clustered and people.selection.how == "random":
+        return (
+            "These individuals were drawn one by one, so that their clusters are no independent draws as wholes: "
+            "give the whole test part."
+        )
+    if not people.selection.independent:
+        how = "were chosen by hand" if people.selection.how == "chosen" else "were selected in a way not known"
+        return (
+            f"These individuals {how}, so that they need not be independent draws from one population: give the "
+            "whole test part, or a random sample of it."
+        )
     return ""

@@ -49,10 +49,8 @@ def explain(
 
     From the directory of an audit the person, the network and the metric are taken as that audit wrote them.
     """
-    import numpy as np
-
     from isonomy.certificates import certify_local
-    from isonomy.errors import ParameterError, template
+    from isonomy.errors import ParameterError
     from isonomy.population.outcome import decided, named, rule
     from isonomy.report.counterpart import facts_of_row
     from isonomy.report.terminal import row_to_terminal
@@ -68,16 +66,10 @@ def explain(
     if name is not None:
         row, how = _row_of(name, ids, people), "chosen with --id"
     row = int(people.rows.min()) if row is None else row
-    place = np.flatnonzero(people.rows == row)[:1]
-    if not len(place):
-        first, last = people.rows.min(), people.rows.max()
-        right = f"a row of the table, {first} to {last}, that fits the schema"
-        if audited is not None and last - first >= len(people):
-            right = f"one of the {len(people):,} rows that were audited, such as {first} or {last}"
-        raise ParameterError(template("row", right, row))
-    person = people[place]
+    place = _place_of(row, people, audited is not None)
+    person = people[[place]]
     local = certify_local(problem, person, progress=None)
-    facts = facts_of_row(local, 0, row, name=None if ids is None else ids[place[0]])
+    facts = facts_of_row(local, 0, row, name=None if ids is None else ids[place])
     outcome = problem.outcome
     ((given_class, favour),) = named(
         decided(local.prediction, outcome, regression=problem.model.head == "regression"), outcome
@@ -89,6 +81,20 @@ def explain(
     return Answer(
         document, chain(row_to_terminal(facts, f"One of {among}, {how}"), [f"{given_text}Decided is {rule(outcome)}."])
     )
+
+
+def _place_of(row: int, people: Population, audited: bool) -> int:
+    """Return the place of the person in a row of the table."""
+    from isonomy.errors import ParameterError, template
+
+    places = (people.rows == row).nonzero()[0]
+    if not len(places):
+        first, last = people.rows.min(), people.rows.max()
+        right = f"a row of the table, {first} to {last}, that fits the schema"
+        if audited and last - first >= len(people):
+            right = f"one of the {len(people):,} rows that were audited, such as {first} or {last}"
+        raise ParameterError(template("row", right, row))
+    return int(places[0])
 
 
 def _read_audit(given: Given, file: Path) -> tuple[Population, Problem, Any]:

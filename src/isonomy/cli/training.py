@@ -24,6 +24,7 @@ from isonomy.options import Given, Panel, check_options, select, whole, with_opt
 from isonomy.progress import Bar
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.table import Table
 
     from isonomy.auditing.inputs import Inputs
@@ -95,23 +96,12 @@ def train(
     collapsed (it gives everybody one class, or is no better than that), or is not certified at --epsilon.
     """
     from isonomy import fairness
-    from isonomy.training import FairClassifier, FairRegressor
 
     _check_network_file(out)
     plan, people = _read(Plan.of(given, file))
     how = Training(**training)
-    checkpoint = out.with_name(f"{out.name}.checkpoint")
-    kind: Any = FairRegressor if people.schema.label is not None and people.schema.label.regression else FairClassifier
     scorecard = how.method == "scorecard"
-    model = kind(**_estimator(plan, people, how), alpha=how.alpha, checkpoint=checkpoint, epsilon=plan.epsilon)
-    try:
-        with _working("Training") as bar:
-            model.fit(people.train, on_epoch=lambda record: _epoch(bar, record))
-    except KeyboardInterrupt:
-        words = f"; the last epoch is kept in {checkpoint}. The same command goes on from it"
-        raise StoppedError(f"Stopped{words if checkpoint.exists() else ''}.") from None
-    model.to_onnx(out)
-    checkpoint.unlink(missing_ok=True)
+    model = _fitted(plan, people, how, out)
     collapsed = _collapse(model, people)
     with _working("Proving") as bar:
         findings = _audit_written(plan, out, model.network_.head, bar)
@@ -124,14 +114,8 @@ def train(
     }  # fmt: skip
     advice = "a larger epsilon" if scorecard else "a smaller alpha, or more epochs"
     advice = f"It would be fair because it decides nothing: train with {advice}."
-    if scorecard:
-        card = out.with_name(f"{out.name}.csv")
-        model.scorecard_.to_csv(card)
-        first = [_choice_table(model), model.choice_.sentence, f"The points of every value: {card}."]
-    else:
-        first = [f"Epoch {model.kept_['epoch']:.0f} of {len(model.history_)} is kept: {_epoch_words(model.kept_)}."]
     lines: list[Any] = [
-        *first,
+        *(_choice_lines(model, out) if scorecard else [_kept_words(model)]),
         _table([(out.name, findings)], blind),
         f"Audited: {findings.people.selection.words()}.",
         f"Written: {out} and {_write_facts(out, facts)}.",
@@ -139,6 +123,24 @@ def train(
         *([f"Verdict at epsilon {plan.epsilon:g}: {findings.verdict}."] if plan.epsilon is not None else []),
     ]
     return Answer(facts, lines, 3 if failed else 0)
+
+
+def _fitted(plan: Plan, people: Population, how: Training, out: Path) -> Any:
+    """Fit an estimator on the training rows, from its last epoch where one is kept, and write its network."""
+    from isonomy.training import FairClassifier, FairRegressor
+
+    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    kind: Any = FairRegressor if people.schema.label is not None and people.schema.label.regression else FairClassifier
+    model = kind(**_estimator(plan, people, how), alpha=how.alpha, checkpoint=checkpoint, epsilon=plan.epsilon)
+    try:
+        with _working("Training") as bar:
+            model.fit(people.train, on_epoch=lambda record: _epoch(bar, record))
+    except KeyboardInterrupt:
+        words = f"; the last epoch is kept in {checkpoint}. The same command goes on from it"
+        raise StoppedError(f"Stopped{words if checkpoint.exists() else ''}.") from None
+    model.to_onnx(out)
+    checkpoint.unlink(missing_ok=True)
+    return model
 
 
 def _choice_facts(model: Any) -> dict[str, Any]:
@@ -150,6 +152,17 @@ def _choice_facts(model: Any) -> dict[str, Any]:
     }
     compared = {"difference": choice.difference, "error": choice.error, "beats": choice.beats}
     return {**rows, **compared, "sentence": choice.sentence, "choice_reached": choice.reached}
+
+
+def _choice_lines(model: Any, out: Path) -> list[Any]:
+    """Write the points of a scorecard beside its network; return its choice in a table and in words."""
+    card = out.with_name(f"{out.name}.csv")
+    model.scorecard_.to_csv(card)
+    return [_choice_table(model), model.choice_.sentence, f"The points of every value: {card}."]
+
+
+def _kept_words(model: Any) -> str:
+    return f"Epoch {model.kept_['epoch']:.0f} of {len(model.history_)} is kept: {_epoch_words(model.kept_)}."
 
 
 def _choice_table(model: Any) -> Table:
@@ -227,12 +240,7 @@ def frontier(
     with atomic(out / "frontier.csv") as part:
         known = {name: value for name, value in result.blind.items() if name in table}
         pd.concat([table, pd.DataFrame([known | {"model": _BLIND}])]).to_csv(part, index=False)
-    best, why = None, ""
-    try:
-        place = result.place(math.inf if plan.epsilon is None else plan.epsilon)
-        best = None if plan.epsilon is None else str(table["model"].iloc[place])
-    except ParameterError as error:
-        why = str(error)
+    best, why = _best(result, table, plan.epsilon)
     rows = table.to_dict("records")
     marks = [", undominated" if row["pareto"] else ", collapsed" if row["collapsed"] else "" for row in rows]
     shown = [(f"{row['model']}{mark}", audit) for row, mark, audit in zip(rows, marks, audits, strict=True)]
@@ -243,6 +251,15 @@ def frontier(
     models = [row | _reported(audit) for row, audit in zip(rows, audits, strict=True)]
     facts = {"folder": str(out), "models": models, "blind": result.blind, "best": best, "reason": why}
     return Answer(facts, [_table(shown, result.blind), *lines], 3 if why else 0)
+
+
+def _best(result: Any, table: pd.DataFrame, epsilon: float | None) -> tuple[str | None, str]:
+    """Return the file of the most accurate model that is certified at epsilon, and why there is none."""
+    try:
+        place = result.place(math.inf if epsilon is None else epsilon)
+    except ParameterError as error:
+        return None, str(error)
+    return None if epsilon is None else str(table["model"].iloc[place]), ""
 
 
 @with_options(given=_QUESTION)
@@ -273,8 +290,7 @@ def repair(
     that every command reads, and as a file of XGBoost or LightGBM where it comes from one; beside it stands what
     another cut-off would change. In Python isonomy.repair has it fitted again by its library, too.
     """
-    from isonomy.auditing.inputs import part_of, read_inputs, read_table
-    from isonomy.certificates import Transport
+    from isonomy.auditing.inputs import part_of, read_inputs
     from isonomy.repairing import takes_trees
 
     plan = _in_memory(Plan.of(given, file))
@@ -291,18 +307,24 @@ def repair(
         remark(f"- {inputs.model.remark}")
     if takes_trees(inputs.model):
         return _average(plan, inputs, Path("repaired.json") if out is None else out)
+    return _fine_tune(plan, inputs, Path("repaired.onnx") if out is None else out, rounds, epochs)
+
+
+def _fine_tune(plan: Plan, inputs: Inputs, out: Path, rounds: int, epochs: int) -> Answer:
+    """Train a network on until it is certified, audit what was written, and say what was lost."""
+    from isonomy.auditing.inputs import read_table
+    from isonomy.certificates import Transport
     from isonomy.training import FineTuning
     from isonomy.training import repair as repair_network
     from isonomy.training.onnx_file import write_onnx
 
-    out = Path("repaired.onnx") if out is None else out
     _check_network_file(out)
     people, network = read_table(plan, plan.data), cast(Any, inputs.model)  # what is no network is refused
     with _working("Proving") as bar:
         before = _run_audit(plan, bar, inputs)
         bar.stage("Repairing")
         result = repair_network(
-            network, people, plan.epsilon, metric=inputs.metric, delta=plan.delta,
+            network, people, cast(float, plan.epsilon), metric=inputs.metric, delta=plan.delta,
             shift=Transport(plan.gamma or 0.0, plan.order, inputs.ground), tier=plan.tier, judged_on=inputs.people,
             tuning=FineTuning(rounds, epochs, random_state=plan.seed), progress=bar,
         )  # fmt: skip

@@ -138,8 +138,7 @@ def group_fairness(
     Groups without a rate (no favourable outcome, say) are left out of the comparison, which the note says.
     """
     instance("bootstrap", bootstrap, Bootstrap | None, "None or a Bootstrap, such as Bootstrap(resamples=1000)")
-    bootstrap = bootstrap or Bootstrap()
-    whole("smallest", smallest, 1)
+    bootstrap, _ = bootstrap or Bootstrap(), whole("smallest", smallest, 1)
     instance("people", people, Population, "a Population")
     instance("certificate", certificate, LocalCertificate | None, "None or what certify_local gives")
     if outcomes and people.y is None:
@@ -151,9 +150,7 @@ def group_fairness(
         raise DataError("All sampling weights are zero; at least one must be positive.")
     selected, actual, decides = decide(model, people, threshold, favourable)
     groupings, notes = make_groupings(people, by, bins)
-    outcome = selected.astype(np.int64)
-    if outcomes and actual is not None:
-        outcome += 2 * actual.astype(np.int64)
+    outcome = selected + (2 * actual.astype(np.int64) if outcomes and actual is not None else np.int64(0))
     rng = np.random.default_rng(bootstrap.seed)
     kinds = Kinds(groupings, outcome, people.weights, *_violations(certificate, people))
     drawn = kinds.resampled(bootstrap.resamples, rng)
@@ -166,10 +163,8 @@ def group_fairness(
     def table(rows: Any) -> pd.DataFrame:
         return pd.DataFrame([row for one in measured for row in rows(one, bootstrap.confidence, smallest)])
 
-    return GroupFairness(
-        table(group_rows), table(summary_rows), bootstrap.confidence, bootstrap.resamples, smallest, tuple(notes),
-        decides.favourable, decides.threshold,
-    )  # fmt: skip
+    how = (bootstrap.confidence, bootstrap.resamples, smallest, tuple(notes), decides.favourable, decides.threshold)
+    return GroupFairness(table(group_rows), table(summary_rows), *how)
 
 
 def _violations(

@@ -96,9 +96,7 @@ def write(
             hashes[f"{files.EVIDENCE}/{name}.bin"] = _write_array(fresh / f"{name}.bin", array, files.dtype_of(name))
             if redact and withheld(name):
                 (fresh / f"{name}.bin").unlink()
-        for name, text in _texts(certificate).items():
-            (fresh / name).write_text(text, encoding="utf-8")
-            hashes[f"{files.EVIDENCE}/{name}"] = file_hash(fresh / name)
+        hashes |= {f"{files.EVIDENCE}/{name}": digest for name, digest in _write_texts(certificate, fresh).items()}
         hashes |= {name: file_hash(directory / name) for name in beside}
         predicate = _predicate(certificate, model, dict(sources), created)
         if answers:
@@ -120,6 +118,14 @@ def write(
         raise FileError(f"The certificate cannot be written to {directory}: {error.strerror}.") from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _write_texts(certificate: Certificate, folder: Path) -> dict[str, str]:
+    """Write the texts of the evidence, and return their hashes by name."""
+    texts = _texts(certificate)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return {name: file_hash(folder / name) for name in texts}
 
 
 def withheld(name: str) -> bool:

@@ -119,43 +119,33 @@ def wasserstein(
     _check(order, sample, repeats, confidence, seed)
     streams = np.random.default_rng(seed).spawn(3)
     sizes = (min(sample, len(left)), min(sample, len(right)))
-
-    def distance_of(pair: Pair) -> float:
-        first, second = pair
-        costs = cost.between(cost.places(first.x), cost.places(second.x))
-        finite = np.isfinite(costs).all()
-        distance = exact(costs, first.weights, second.weights, float(order)) if finite else math.inf
-        if not math.isfinite(distance):
-            raise NotANumberError(
-                "The distance is beyond all numbers: give individuals whose coordinates are closer together."
-            )
-        return distance
-
     pairs = [(left, right)]
     if sizes != (len(left), len(right)):
         pairs = [(_draw(left, sizes[0], streams[0]), _draw(right, sizes[1], streams[0])) for _ in range(repeats)]
-    distances = [distance_of(pair) for pair in pairs]
+    distances = [_distance(pair, cost, float(order)) for pair in pairs]
     source, same = _same_population(left, right, sizes)
-    floors = [distance_of(pair) for pair in _splits(same, sizes, repeats, streams[1])]
+    floors = [_distance(pair, cost, float(order)) for pair in _splits(same, sizes, repeats, streams[1])]
     refused = _refusal(one, other, metric, max_weight)
     lower, evidence = 0.0, f"{NO_PROOF}, since {refused}"
     if not refused:
         lower, evidence = lower_bound(left, right, cost, float(order), sample, 1.0 - confidence, streams[2])
     return Distance(
-        estimate=float(np.mean(distances)),
-        spread=float(np.std(distances)),
-        floor=float(np.mean(floors)),
-        floor_spread=float(np.std(floors)),
-        floor_of=source,
-        lower=lower,
-        evidence=evidence,
-        confidence=float(confidence),
-        order=float(order),
+        estimate=float(np.mean(distances)), spread=float(np.std(distances)), floor=float(np.mean(floors)),
+        floor_spread=float(np.std(floors)), floor_of=source, lower=lower, evidence=evidence,
+        confidence=float(confidence), order=float(order), n_one=len(left), n_other=len(right), individuals=sizes,
         ground=ground if isinstance(ground, str) else metric.describe(),
-        n_one=len(left),
-        n_other=len(right),
-        individuals=sizes,
-    )
+    )  # fmt: skip
+
+
+def _distance(pair: Pair, cost: GroundCost, order: float) -> float:
+    first, second = pair
+    costs = cost.between(cost.places(first.x), cost.places(second.x))
+    distance = exact(costs, first.weights, second.weights, order) if np.isfinite(costs).all() else math.inf
+    if not math.isfinite(distance):
+        raise NotANumberError(
+            "The distance is beyond all numbers: give individuals whose coordinates are closer together."
+        )
+    return distance
 
 
 def _draw(rows: Rows, size: int, rng: np.random.Generator) -> Rows:
