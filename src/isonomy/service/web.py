@@ -71,6 +71,8 @@ class Metrics:
         self.seconds = histogram("isonomy_request_seconds", "Time to answer", ["path"], buckets=SECONDS)
         self.predictions = counter("isonomy_predictions_total", "Certified predictions", ["verdict", "tier"])
         self.refused = counter("isonomy_refused_total", "People whom the schema refuses")
+        self.denied = counter("isonomy_denied_total", "Requests that no key allows", ["reason"])
+        self.keys = gauge("isonomy_keys_trouble", "1: the file of keys as it is now cannot be used")
         self.commits = histogram("isonomy_log_commit_seconds", "Time of a commit", buckets=SECONDS)
         self.logged = counter("isonomy_log_requests_total", "Requests in the audit log")
         self.waiting = gauge("isonomy_requests_waiting", "Requests being answered")
