@@ -108,7 +108,7 @@ class Keyring:
             return 0.0
         now, most = self._clock(), float(key.rate.requests)
         left, since = self._left.get(key.name, (most, now))
-        left = min(most, left + max(now - since, 0.0) * key.rate.per_second)
+        left = min(most, left + (now - since) * key.rate.per_second)
         enough = left > 1 - 1e-9
         self._left[key.name] = left - enough, now
         return 0.0 if enough else (1 - left) / key.rate.per_second
@@ -167,4 +167,4 @@ class KeyBearer(HTTPBearer):
             if error.caller:
                 request.state.facts = {"caller": error.caller}
             raise
-        request.state.caller = key.name
+        request.state.caller, request.state.facts = key.name, {"caller": key.name}

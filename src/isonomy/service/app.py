@@ -240,15 +240,15 @@ class Service:
         """Return the latest predictions, and counts by verdict."""
         identity = self.served.identity
         verdicts, recent = self.log.verdicts(identity, 1000), self.log.recent(identity, limit)
-        return web.json_response({"verdicts": verdicts, "recent": recent})
+        return web.AsciiResponse({"verdicts": verdicts, "recent": recent})
 
     def history(self, limit: Limit = 200) -> Response:
         """Return evaluations of the monitor, the latest last."""
-        return web.json_response({"evaluations": self.log.evaluations(self.served.identity, limit)})
+        return web.AsciiResponse({"evaluations": self.log.evaluations(self.served.identity, limit)})
 
     def monitored(self) -> Response:
         """Return the state of the monitor, its reasons, and the groups of the window."""
-        return web.json_response(self.watch.report())
+        return web.AsciiResponse(self.watch.report())
 
     def numbers(self) -> Response:
         """Return the metrics for Prometheus."""
@@ -257,7 +257,7 @@ class Service:
     async def keys(self) -> Response:
         """Return the keys in use: names, roles, rates and expiry, without hashes."""
         assert self.keyring is not None
-        return web.json_response(self.keyring.shown())
+        return web.AsciiResponse(self.keyring.shown())
 
     async def keys_now(self) -> Response:
         """Read the file of keys now, and return the keys in use."""
@@ -267,14 +267,14 @@ class Service:
 
     async def live(self) -> Response:
         """Return that the process is alive."""
-        return web.json_response({"status": "alive"})
+        return web.AsciiResponse({"status": "alive"})
 
     async def is_ready(self) -> Response:
         """Return that requests can be answered, or 503 with the reason why not."""
         trouble = self.log.trouble if self.ready else "The service is starting or ending."
         if trouble is not None:
             raise HTTPException(503, trouble)
-        return web.json_response({"status": "ready"})
+        return web.AsciiResponse({"status": "ready"})
 
     async def dashboard(self) -> Response:
         """Return the page at ``/``."""
@@ -285,7 +285,7 @@ class Service:
         served, outcome = self.served, self.certifier.problem.outcome
         sizes = served.shift.sizes()
         names = ("statement", "epsilon", "upper", "lower", "confidence", "behind", "verdict", "printed", "observed")
-        return web.json_response(
+        return web.AsciiResponse(
             {
                 "certificate": served.identity,
                 **{name: getattr(served, name) for name in names},

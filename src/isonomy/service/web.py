@@ -130,11 +130,6 @@ def write_lines(level: str = "INFO") -> None:
         logger.setLevel(least)
 
 
-def json_response(document: Any, status: int = 200) -> Response:
-    """Return a JSON response, in which an infinite number is null."""
-    return AsciiResponse(document, status)
-
-
 class RequestMiddleware:
     """Checks the host, adds headers and counts every request. Starlette's check of hosts answers 400 and, in older
     versions, knows no IPv6."""
@@ -211,12 +206,12 @@ async def refused(_: Request, error: IsonomyError) -> Response:
     if isinstance(error, SoundnessError):
         LOGGER.error("contradiction", extra={"facts": {"error": str(error)}})
         detail = f"{error.contradiction}."
-    return json_response({"detail": detail}, error.http_status)
+    return AsciiResponse({"detail": detail}, error.http_status)
 
 
 async def invalid(_: Request, error: RequestValidationError) -> Response:
     """Answer a parameter that cannot be used, in the words of FastAPI and without repeating it."""
-    return json_response(
+    return AsciiResponse(
         {"detail": [{name: each[name] for name in ("loc", "msg", "type")} for each in error.errors()]}, 422
     )
 
@@ -232,4 +227,4 @@ async def not_allowed(request: Request, error: HTTPException) -> Response:
 async def failed(_: Request, error: Exception) -> Response:
     """Answer an unexpected error with 500, and log it."""
     LOGGER.error("a request failed", exc_info=error)
-    return json_response({"detail": "Something went wrong here; it was written to the log."}, 500)
+    return AsciiResponse({"detail": "Something went wrong here; it was written to the log."}, 500)
