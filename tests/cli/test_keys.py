@@ -56,6 +56,7 @@ def test_ends_are_never_later_than_they_were(path: Path, capsys: Captured) -> No
     [
         (["new", "a"], "has a valid key named 'a'"), (["new", "b", "--rate", "10"], "10/s"),
         (["new", "b", "--roles", "boss"], "predict, read, admin"), (["new", "b", "--expires", "soon"], "2027-01-31"),
+        (["new", "b", "--expires", "2020-01-01"], "to come"), (["rotate", "a", "--expires", "2020-01-01"], "to come"),
         (["new", "b/c"], "letters"), (["rotate", "b"], "no valid key named 'b'"),
         (["expire", "b"], "no valid key named 'b'"),
         (["rotate", "a"], "--expires"), (["rotate", "a", "--overlap-days", "-1"], "overlap-days"),

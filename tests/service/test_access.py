@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
@@ -104,6 +104,8 @@ def test_rotation_has_two_keys_of_one_name(clocks: Clocks) -> None:
     st.integers(1, 20), st.sampled_from(["s", "min", "h", "d"]),
     st.lists(st.floats(0, 1e5) | st.floats(0, 0.2) | st.just(0.0), min_size=1, max_size=80),
 )  # fmt: skip
+@example(1, "min", [0.0, 0.1])
+@example(7, "s", [0.0] * 20)
 def test_a_rate_is_kept_over_every_time(requests: int, unit: str, waits: list[float]) -> None:
     """Against every window: never more than the bucket and what came back meanwhile; and Retry-After is right."""
     clocks, (secret, key) = Clocks(), new_key("a", rate=Rate(requests, unit))

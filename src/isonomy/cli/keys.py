@@ -35,7 +35,7 @@ def new(name: Name, keys: Keys, expires: Expires = None, roles: Roles = None, ra
     isonomy key new bank-1 --keys keys.txt --expires 2027-01-31 --roles predict --rate 10/s
     """
     keyed, now = part("isonomy.service.keys"), datetime.now(UTC)
-    terms = _terms(keyed, expires, roles, rate)
+    terms = _terms(keyed, now, expires, roles, rate)
     with keyed.edited_keys(keys) as (lines, known):
         if any(key is not None and key.name == name and keyed.is_valid(key, now) for key in known):
             raise ParameterError(f"'{keys}' has a valid key named '{name}': use 'isonomy key rotate', or another name.")
@@ -88,7 +88,7 @@ def rotate(
             shown = keyed.written(old.expires)
             raise ParameterError(f"The key '{name}' expires {shown}: say by --expires when the new one does.")
         ends = keyed.end_keys(lines, known, name, now, min(overlap_days, 36_500.0) * DAY + now)
-        secret, key = keyed.new_key(name, **_terms(keyed, expires, None, None), roles=old.roles, rate=old.rate)
+        secret, key = keyed.new_key(name, **_terms(keyed, now, expires), roles=old.roles, rate=old.rate)
         lines.append(key.line())
     until = f"Keys of this name from before can be used until {keyed.written(ends)}."
     return Answer({"key": secret, **key.terms(), "before_expire": keyed.written(ends)}, [secret, ONCE, until])
@@ -115,8 +115,13 @@ def expire(
     return Answer({"name": name, "expires": shown}, [f"All keys named '{name}' can be used until {shown}."])
 
 
-def _terms(keyed: Any, expires: str | None, roles: str | None, rate: str | None) -> dict[str, Any]:
-    """Return the terms that were given, as the service has them."""
+def _terms(
+    keyed: Any, now: datetime, expires: str | None, roles: str | None = None, rate: str | None = None
+) -> dict[str, Any]:
+    """Return the terms that were given, as the service has them; a new key must not have expired."""
     readers = {"expires": keyed.parsed_moment, "roles": keyed.parsed_roles, "rate": keyed.parsed_rate}
     given = {"expires": expires, "roles": roles, "rate": rate}
-    return {name: readers[name](value) for name, value in given.items() if value is not None}
+    terms = {name: readers[name](value) for name, value in given.items() if value is not None}
+    if "expires" in terms and terms["expires"] <= now:
+        raise ParameterError(f"'expires' must be a time to come. Got {keyed.written(terms['expires'])}.")
+    return terms
