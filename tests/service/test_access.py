@@ -162,7 +162,12 @@ def test_a_changed_file_is_used_within_a_second(clocks: Clocks, path: Path, monk
     ring = clocks.ring(path)
     reads: list[Path] = []
     real = Path.open
-    monkeypatch.setattr(Path, "open", lambda each, *more, **named: (reads.append(each), real(each, *more, **named))[1])
+
+    def opened(each: Path, *given: Any, **named: Any) -> Any:
+        reads.append(each)
+        return real(each, *given, **named)
+
+    monkeypatch.setattr(Path, "open", opened)
     stamp = path.stat()
     path.write_text(two.line() + "\n", encoding="utf-8")  # as long, and with the same times
     os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
@@ -313,7 +318,7 @@ READ = ("/v1/predictions", "/v1/monitor", "/v1/monitor/history", "/v1/certificat
 
 def test_roles_over_http(serve: Serve, timed: Clocks) -> None:
     (predict, one), (read, two), (admin, three) = (
-        new_key(role, roles=(role,)) for role in ("predict", "read", "admin")  # type: ignore[arg-type]
+        new_key(role, roles=(role,)) for role in ("predict", "read", "admin")
     )  # fmt: skip
     client = serve(keys=(one, two, three))
 
@@ -448,7 +453,7 @@ def test_headers_of_two_minds(serve: Serve) -> None:
 
     def status(*values: str) -> int:
         headers = [("Authorization", value) for value in values]
-        return client.get("/v1/monitor", headers=headers).status_code
+        return int(client.get("/v1/monitor", headers=headers).status_code)
 
     assert status(good) == status(f"bearer {secret}") == 200
     for values in ([good, bad], [bad, good], [good, good], [good, "Basic eDp5"], [f"{bad}, {good}"], [f"{good}, {bad}"],
@@ -468,7 +473,7 @@ def test_nothing_grows_with_keys_that_are_unknown(serve: Serve) -> None:
     client.get("/v1/monitor", headers=bearer("x"))
 
     def lines() -> int:
-        return client.get("/metrics", headers=bearer(secret)).text.count("\n")
+        return int(client.get("/metrics", headers=bearer(secret)).text.count("\n"))
 
     lines()
     before = lines()
