@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from isonomy.errors import FileError, ParameterError
 from isonomy.service import Key, Settings, new_key, read_keys, run, serve
-from isonomy.service.keys import name_of
+from isonomy.service.keys import match_key
 from isonomy.service.web import Lines
 
 from .example import process, rows, served
@@ -26,8 +26,7 @@ def test_keys_are_kept_as_hashes(tmp_path: Path) -> None:
     path.write_text("# who may ask\n\n" + "\n".join(key.line() for _, key in pairs), encoding="utf-8")
     keys = read_keys(path)
     assert keys == tuple(key for _, key in pairs)
-    assert [name_of(secret, keys) for secret, _ in pairs] == ["one", "two"]
-    assert name_of("", keys) is None and name_of(keys[0].digest, keys) is None
+    assert [match_key(secret, keys) for secret, _ in pairs] == list(keys)
     assert all(secret not in path.read_text(encoding="utf-8") for secret, _ in pairs)
 
 
@@ -98,7 +97,7 @@ def test_options_reach_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     assert CliRunner().invoke(app, words.split(), catch_exceptions=False).exit_code == 0
     (found, settings, more) = seen[0]
-    assert (found, more["port"], settings.keys, settings.window) == (tmp_path, 9, (key,), 77)
+    assert (found, more["port"], settings.keys, settings.window) == (tmp_path, 9, tmp_path / "keys", 77)
     assert (settings.guarantee, settings.store_features) == ("each", True)
     told = CliRunner().invoke(app, ["--certificate", ".", "--guarantee", "none"])
     assert isinstance(told.exception, ParameterError)

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from isonomy.cli import audit, certificates, datasets, explain, init, service, shift, training
+from isonomy.cli import audit, certificates, datasets, explain, init, keys, service, shift, training
 from isonomy.cli.console import answering, fail
 from isonomy.errors import IsonomyError
 
@@ -33,6 +33,7 @@ for command in _COMMANDS:
     app.command(command.__name__)(answering(command))
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(service.log, name="log")
+app.add_typer(keys.app, name="key")
 forwarded = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 app.command("serve", context_settings=forwarded)(service.serve)
 

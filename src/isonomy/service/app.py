@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,10 +30,11 @@ from isonomy.options import Given, select, with_options
 from isonomy.parallel import one_thread_in_blas, set_workers
 from isonomy.population.outcome import rule
 from isonomy.service import web
+from isonomy.service.access import KeyBearer, Keyring
 from isonomy.service.answering import Answered, Answering
 from isonomy.service.certifier import PER_SECOND, Certifier
 from isonomy.service.connections import limited_protocol
-from isonomy.service.keys import KeyBearer, read_keys
+from isonomy.service.keys import ROLES
 from isonomy.service.log import AuditLog
 from isonomy.service.requests import Asked, BadRequestError, Predictions, Reader, Refusal
 from isonomy.service.served import Served
@@ -50,6 +52,7 @@ REFUSALS = {
     415: "no JSON",
     503: "try again later",
 }
+DENIALS = {401: "no valid key", 403: "a key without the role", 429: "more requests than the key has"}
 Limit = Annotated[int, Query(ge=1, le=1000, description="how many, at most")]
 
 
@@ -91,6 +94,7 @@ class Service:
         # The file holds a person: it is written only where features may be.
         self.certifier = Certifier(served, Path(settings.log or ".") if settings.store_features else None)
         self.read = Reader(served.schema, settings)
+        self.keyring = Keyring(settings.keys, self.metrics.keys.set) if settings.keys else None
         self.waiting = {"cheap": 0, "dear": 0}
         self.ready = False
 
@@ -115,15 +119,16 @@ class Service:
 
     def add_routes(self, app: FastAPI) -> None:
         """Add all operations; FastAPI describes them at ``/openapi.json``."""
-        keyed = [Security(KeyBearer(self.settings.keys))] if self.settings.keys else []
-        codes = REFUSALS | ({401: "no valid key"} if keyed else {})
+        bearer = None if self.keyring is None else KeyBearer(self.keyring, self.metrics)
+        keyed = {role: [Security(bearer, scopes=[role])] if bearer else [] for role in ROLES}
+        codes = REFUSALS | (DENIALS if bearer else {})
 
         def refusals(*some: int) -> dict[int | str, dict[str, Any]]:
             return {code: {"model": Refusal, "description": codes[code]} for code in some if code in codes}
 
         posted = {"requestBody": {"required": True, "content": {web.JSON: {"schema": self.read.json_schema()}}}}
         app.post(
-            "/v1/predictions", summary="Predictions with their local certificates", dependencies=keyed,
+            "/v1/predictions", summary="Predictions with their local certificates", dependencies=keyed["predict"],
             response_model=Predictions, responses=refusals(*codes), openapi_extra=posted,
         )(self.predict)  # fmt: skip
         shown = (
@@ -133,9 +138,18 @@ class Service:
             ("/v1/certificate", self.certificate, "What was proved"),
         )
         for path, handler, summary in shown:
-            responses = refusals(401, 422)
-            app.get(path, summary=summary, dependencies=keyed, response_model=dict, responses=responses)(handler)
-        app.get("/metrics", dependencies=keyed, include_in_schema=False)(self.numbers)
+            responses = refusals(*DENIALS, 422)
+            app.get(path, summary=summary, dependencies=keyed["read"], response_model=dict, responses=responses)(
+                handler
+            )
+        app.get("/metrics", dependencies=keyed["read"], include_in_schema=False)(self.numbers)
+        if bearer:
+            changes = partial(
+                app.api_route, "/v1/keys", dependencies=keyed["admin"], response_model=dict,
+                responses=refusals(*DENIALS),
+            )  # fmt: skip
+            changes(methods=["GET"], summary="The keys in use")(self.keys)
+            changes(methods=["POST"], summary="Read the file of keys now")(self.keys_now)
         app.get("/health/live", summary="Is the process alive?", response_model=dict)(self.live)
         app.get("/health/ready", summary="Can requests be answered?", response_model=dict, responses=refusals(503))(
             self.is_ready
@@ -226,30 +240,41 @@ class Service:
         """Return the latest predictions, and counts by verdict."""
         identity = self.served.identity
         verdicts, recent = self.log.verdicts(identity, 1000), self.log.recent(identity, limit)
-        return web.json_response({"verdicts": verdicts, "recent": recent})
+        return web.AsciiResponse({"verdicts": verdicts, "recent": recent})
 
     def history(self, limit: Limit = 200) -> Response:
         """Return evaluations of the monitor, the latest last."""
-        return web.json_response({"evaluations": self.log.evaluations(self.served.identity, limit)})
+        return web.AsciiResponse({"evaluations": self.log.evaluations(self.served.identity, limit)})
 
     def monitored(self) -> Response:
         """Return the state of the monitor, its reasons, and the groups of the window."""
-        return web.json_response(self.watch.report())
+        return web.AsciiResponse(self.watch.report())
 
     def numbers(self) -> Response:
         """Return the metrics for Prometheus."""
         return Response(self.metrics.page(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
+    async def keys(self) -> Response:
+        """Return the keys in use: names, roles, rates and expiry, without hashes."""
+        assert self.keyring is not None
+        return web.AsciiResponse(self.keyring.shown())
+
+    async def keys_now(self) -> Response:
+        """Read the file of keys now, and return the keys in use."""
+        assert self.keyring is not None
+        self.keyring.read_again()
+        return await self.keys()
+
     async def live(self) -> Response:
         """Return that the process is alive."""
-        return web.json_response({"status": "alive"})
+        return web.AsciiResponse({"status": "alive"})
 
     async def is_ready(self) -> Response:
         """Return that requests can be answered, or 503 with the reason why not."""
         trouble = self.log.trouble if self.ready else "The service is starting or ending."
         if trouble is not None:
             raise HTTPException(503, trouble)
-        return web.json_response({"status": "ready"})
+        return web.AsciiResponse({"status": "ready"})
 
     async def dashboard(self) -> Response:
         """Return the page at ``/``."""
@@ -260,7 +285,7 @@ class Service:
         served, outcome = self.served, self.certifier.problem.outcome
         sizes = served.shift.sizes()
         names = ("statement", "epsilon", "upper", "lower", "confidence", "behind", "verdict", "printed", "observed")
-        return web.json_response(
+        return web.AsciiResponse(
             {
                 "certificate": served.identity,
                 **{name: getattr(served, name) for name in names},
@@ -328,12 +353,12 @@ def serve(
     given: Given,
     host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port to listen at.")] = 8000,
-    keys: Annotated[Path | None, typer.Option(help="A file with a line 'name sha256' for each API key.")] = None,
+    keys: Annotated[Path | None, typer.Option(help="The file of API keys that 'isonomy key' makes.")] = None,
     anonymous: Annotated[bool, typer.Option(help="Let other machines ask without a key.")] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve predictions with their certificates, and watch whether the certificate is still about today's people."""
-    settings = Settings(**given, keys=() if keys is None else read_keys(keys))
+    settings = Settings(**given, keys=keys or ())
     run(Served.from_directory(certificate), settings, host=host, port=port, anonymous=anonymous, log_level=log_level)
 
 

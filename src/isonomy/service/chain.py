@@ -168,17 +168,6 @@ def linked(number: int, head: str, records: Iterable[ChainRecord]) -> Iterator[t
         yield (number, *record, head)
 
 
-def records_of(connection: Connection) -> Iterator[ChainRecord]:
-    """Yield records of all requests and evaluations in the tables, for a log from before the chain."""
-    names = connection.execute(select(REQUESTS.c.request).order_by(REQUESTS.c.request)).scalars().all()
-    for start in range(0, len(names), BATCH):
-        batch = names[start : start + BATCH]
-        records = _read_requests(connection, batch)
-        yield from (records[name] for name in batch)
-    for row in connection.execute(select(EVALUATIONS).order_by(EVALUATIONS.c.at, EVALUATIONS.c.number)):
-        yield evaluation_record(row)
-
-
 def verify(connection: Connection, anchor: str | None = None, kept_since: int | None = None) -> Verified:
     """Check the chain from its start; ``anchor`` is a head noted elsewhere that must be in it. No request later than
     ``kept_since`` (microseconds) may have been deleted."""

@@ -1,4 +1,4 @@
-"""Open the database of the audit log so that a commit is on disk, and migrate its tables.
+"""Open the database of the audit log so that a commit is on disk, and make its tables.
 
 **Durability.** SQLite: write-ahead log with ``synchronous=FULL``, so that a commit returns after the log was
 synchronised to disk. PostgreSQL: ``synchronous_commit`` is switched on where the server has it off.
@@ -10,25 +10,23 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, insert, inspect, select, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from isonomy.errors import FileError, IsonomyError, ParameterError, first_line, template
-from isonomy.service import chain
-from isonomy.service.chain import CHAIN, METADATA
+from isonomy.service.chain import METADATA
 
 _LOCK = 7_466_081_120  # an arbitrary number: two services that start at once take turns
 APPENDING = 7_466_081_121  # another one: two services that append to one chain take turns
 FILE = "isonomy.db"
 """The name of an SQLite log in its folder."""
-VERSIONS = (None, "0001", "0002", "0003")
-"""Versions of the tables: none, without the chain, with it, and with deletions that name their requests."""
+VERSION = "0003"
+"""The version of the tables."""
 
 
 class LogError(IsonomyError):
@@ -39,13 +37,13 @@ class LogError(IsonomyError):
 
 
 def open_database(address: str) -> Engine:
-    """Connect, and migrate the tables."""
+    """Connect, and make the tables where there are none."""
     engine = _engine(address)
     try:
         with engine.begin() as connection:
             if engine.dialect.name == "postgresql":
                 connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK})
-            migrate(connection)
+            make_tables(connection)
     except SQLAlchemyError as error:
         shown = make_url(address).render_as_string(hide_password=True)
         raise LogError(f"The audit log at '{shown}' cannot be opened: {first_line(error)}") from None
@@ -72,7 +70,7 @@ def read_only(place: str) -> Iterator[Connection]:
                 "BEGIN" if sqlite else "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
             )
             if not inspect(connection).has_table("chain"):
-                raise LogError(f"'{shown}' is no audit log, or one of an earlier version: start the service once.")
+                raise LogError(f"'{shown}' is no audit log, or one of an earlier version without a chain.")
             yield connection
     except SQLAlchemyError as error:
         raise LogError(f"The audit log at '{shown}' cannot be read: {first_line(error)}") from None
@@ -80,35 +78,21 @@ def read_only(place: str) -> Iterator[Connection]:
         engine.dispose()
 
 
-def migrate(connection: Connection) -> None:
-    """Migrate the tables to the latest version; refuse those of a later one. The table of versions is named after the
+def make_tables(connection: Connection) -> None:
+    """Make the tables in an empty database; refuse those of another version. The table of versions is named after the
     tool that made the first logs."""
     connection.execute(
         text("CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
     )
     version = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    if version not in VERSIONS:
-        raise LogError(f"The audit log has tables of a later version ({version}): use that version of isonomy.")
-    if version == VERSIONS[-1]:
-        return
-    if version == "0002":
-        if connection.execute(select(CHAIN.c.number).where(CHAIN.c.kind == "retention").limit(1)).first() is not None:
-            raise LogError(
-                "The audit log has deletions of an earlier version, which do not name what they took: keep it as it "
-                "is, and begin another one."
-            )
-        _set_version(connection)
-        return
-    METADATA.create_all(connection)
-    links = chain.linked(0, chain.START, chain.records_of(connection))  # existing rows are linked as they are
-    while rows := list(islice(links, 1000)):
-        connection.execute(insert(CHAIN), [dict(zip(CHAIN.c.keys(), row, strict=True)) for row in rows])
-    _set_version(connection)
-
-
-def _set_version(connection: Connection) -> None:
-    connection.execute(text("DELETE FROM alembic_version"))
-    connection.execute(text("INSERT INTO alembic_version VALUES (:version)"), {"version": VERSIONS[-1]})
+    if version is None:
+        METADATA.create_all(connection)
+        connection.execute(text("INSERT INTO alembic_version VALUES (:version)"), {"version": VERSION})
+    elif version != VERSION:
+        raise LogError(
+            f"The audit log has tables of another version ({version}, here {VERSION}): keep it as it is, and begin "
+            "another one, or use that version of isonomy."
+        )
 
 
 def _engine(address: str) -> Engine:

@@ -23,12 +23,13 @@ _ADDRESS = Rule(
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of one service; all but ``keys``, who may ask, are options of ``isonomy serve``.
+    """The settings of one service; all but ``keys`` are options of ``isonomy serve``.
 
-    Without keys access is anonymous. For the monitor's see :class:`isonomy.monitor.Monitor`.
+    ``keys`` says who may ask: keys, or the file of them, which is read again when it changes; without any, access is
+    anonymous. For the monitor's settings see :class:`isonomy.monitor.Monitor`.
     """
 
-    keys: tuple[Key, ...] = ()
+    keys: tuple[Key, ...] | Path = ()
     log: str | None = _LOG(None, "The folder of the audit log, made if it is not there.", path=True, env="ISONOMY_LOG")
     database: str | None = _LOG(
         None, "Where the audit log is instead: sqlite:///FILE or postgresql://...", env="ISONOMY_DATABASE"

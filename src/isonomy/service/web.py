@@ -71,6 +71,8 @@ class Metrics:
         self.seconds = histogram("isonomy_request_seconds", "Time to answer", ["path"], buckets=SECONDS)
         self.predictions = counter("isonomy_predictions_total", "Certified predictions", ["verdict", "tier"])
         self.refused = counter("isonomy_refused_total", "People whom the schema refuses")
+        self.denied = counter("isonomy_denied_total", "Requests that no key allows", ["reason"])
+        self.keys = gauge("isonomy_keys_trouble", "1: the file of keys as it is now cannot be used")
         self.commits = histogram("isonomy_log_commit_seconds", "Time of a commit", buckets=SECONDS)
         self.logged = counter("isonomy_log_requests_total", "Requests in the audit log")
         self.waiting = gauge("isonomy_requests_waiting", "Requests being answered")
@@ -126,11 +128,6 @@ def write_lines(level: str = "INFO") -> None:
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(least)
-
-
-def json_response(document: Any, status: int = 200) -> Response:
-    """Return a JSON response, in which an infinite number is null."""
-    return AsciiResponse(document, status)
 
 
 class RequestMiddleware:
@@ -209,12 +206,12 @@ async def refused(_: Request, error: IsonomyError) -> Response:
     if isinstance(error, SoundnessError):
         LOGGER.error("contradiction", extra={"facts": {"error": str(error)}})
         detail = f"{error.contradiction}."
-    return json_response({"detail": detail}, error.http_status)
+    return AsciiResponse({"detail": detail}, error.http_status)
 
 
 async def invalid(_: Request, error: RequestValidationError) -> Response:
     """Answer a parameter that cannot be used, in the words of FastAPI and without repeating it."""
-    return json_response(
+    return AsciiResponse(
         {"detail": [{name: each[name] for name in ("loc", "msg", "type")} for each in error.errors()]}, 422
     )
 
@@ -230,4 +227,4 @@ async def not_allowed(request: Request, error: HTTPException) -> Response:
 async def failed(_: Request, error: Exception) -> Response:
     """Answer an unexpected error with 500, and log it."""
     LOGGER.error("a request failed", exc_info=error)
-    return json_response({"detail": "Something went wrong here; it was written to the log."}, 500)
+    return AsciiResponse({"detail": "Something went wrong here; it was written to the log."}, 500)
