@@ -11,6 +11,7 @@ closed at once where there is none.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import h11
@@ -56,67 +57,70 @@ class _Joined:
             self._head = b""
 
 
+class _LimitedProtocol(H11Protocol):
+    """uvicorn's protocol with a time limit of ``seconds`` for each wait."""
+
+    seconds = math.inf
+    _since: float | None = None  # start of the present wait
+    _timer: asyncio.TimerHandle | None = None
+    _refused = False  # further bytes are ignored
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.conn: _Heads = _Heads(h11.SERVER, HEAD)
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(_Joined(transport))  # type: ignore[arg-type]
+        self._since = self.loop.time()
+        self._check()
+        if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
+            others = [one for one in self.connections if isinstance(one, _LimitedProtocol) and one is not self]
+            silent = (one for one in others if one.cycle is None)
+            oldest = min(silent, key=lambda one: one._since or 0.0, default=self)
+            self.connections.discard(oldest)
+            oldest.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._refused:
+            super().data_received(data)
+
+    def send_400_response(self, msg: str) -> None:
+        if not self.conn.large:
+            super().send_400_response(msg)
+            return
+        text = f"The headers must have at most {HEAD} bytes.".encode()
+        head = [("content-type", "text/plain; charset=utf-8"), ("connection", "close")]
+        answer = h11.Response(status_code=431, headers=head, reason=b"Request Header Fields Too Large")
+        for event in (answer, h11.Data(data=text), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        # To close while bytes still arrive would reset the connection, and the answer would be lost.
+        self._refused = True
+        self.transport.write_eof()
+
+    def _check(self) -> None:
+        """Abort a connection that has waited too long; polled, since timers for every request would cost more."""
+        now = self.loop.time()
+        if not self._is_waiting():
+            self._since = None
+        elif self._since is None:
+            self._since = now
+        elif now - self._since >= self.seconds:
+            self.transport.abort()
+            return
+        self._timer = self.loop.call_later(self.seconds / 4, self._check)
+
+    def _is_waiting(self) -> bool:
+        if self._refused or self.cycle is None or self.transport.get_write_buffer_size():
+            return True
+        unfinished = self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0])
+        return self.cycle.response_complete and unfinished
+
+
 def limited_protocol(seconds: float) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol with a time limit of ``seconds`` for each wait."""
-
-    class LimitedProtocol(H11Protocol):
-        _since: float | None = None  # start of the present wait
-        _timer: asyncio.TimerHandle | None = None
-        _refused = False  # further bytes are ignored
-
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named)
-            self.conn: _Heads = _Heads(h11.SERVER, HEAD)
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(_Joined(transport))  # type: ignore[arg-type]
-            self._since = self.loop.time()
-            self._check()
-            if self.limit_concurrency is not None and len(self.connections) >= self.limit_concurrency:
-                others = [one for one in self.connections if isinstance(one, LimitedProtocol) and one is not self]
-                silent = (one for one in others if one.cycle is None)
-                oldest = min(silent, key=lambda one: one._since or 0.0, default=self)
-                self.connections.discard(oldest)
-                oldest.transport.abort()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-            super().connection_lost(exc)
-
-        def data_received(self, data: bytes) -> None:
-            if not self._refused:
-                super().data_received(data)
-
-        def send_400_response(self, msg: str) -> None:
-            if not self.conn.large:
-                super().send_400_response(msg)
-                return
-            text = f"The headers must have at most {HEAD} bytes.".encode()
-            head = [("content-type", "text/plain; charset=utf-8"), ("connection", "close")]
-            answer = h11.Response(status_code=431, headers=head, reason=b"Request Header Fields Too Large")
-            for event in (answer, h11.Data(data=text), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
-            # To close while bytes still arrive would reset the connection, and the answer would be lost.
-            self._refused = True
-            self.transport.write_eof()
-
-        def _check(self) -> None:
-            """Abort a connection that has waited too long; polled, since timers for every request would cost more."""
-            now = self.loop.time()
-            if not self._is_waiting():
-                self._since = None
-            elif self._since is None:
-                self._since = now
-            elif now - self._since >= seconds:
-                self.transport.abort()
-                return
-            self._timer = self.loop.call_later(seconds / 4, self._check)
-
-        def _is_waiting(self) -> bool:
-            if self._refused or self.cycle is None or self.transport.get_write_buffer_size():
-                return True
-            unfinished = self.conn.their_state is h11.SEND_BODY or bool(self.conn.trailing_data[0])
-            return self.cycle.response_complete and unfinished
-
-    return LimitedProtocol
+    """Return the protocol with a time limit of ``seconds`` for each wait."""
+    return type("Limited", (_LimitedProtocol,), {"seconds": seconds})
