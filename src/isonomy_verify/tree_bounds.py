@@ -166,7 +166,7 @@ class TreeBounds(Bounds):
     def people(self, x: Array, extremes: Extremes, step: Array | None = None) -> Array:
         """Return people (n, margins, 2, m) who attain the extremes; not a number where none is known.
 
-        ``step`` (m,): the precision of each number in the units of its metric, 0 where any value is one that a person
+        ``step`` (m,): the precision of each number in raw units, 0 where any value is one that a person
         could have.
         """
         n, margins = extremes.low.shape

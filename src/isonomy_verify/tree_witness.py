@@ -61,7 +61,7 @@ def _number(
     own = y[:, j].copy()
     value = np.clip(own, low, np.maximum(low, high))
     if step is not None and step[j] > 0:
-        unit, origin, stepped = similarity.form.unit[j], similarity.form.origin[j], value
+        unit, origin, stepped = similarity.domain.unit[j], similarity.domain.origin[j], value
         for end, to, side in ((low, np.ceil, 1.0), (high, np.floor, -1.0)):
             whole = to((end * unit + origin) / step[j])
             for more in (1.0, 0.0):  # the nearer one last, where it is inside

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.contracts.model import ModelContract
 from tests.contracts.tier import TierContract
@@ -77,6 +77,7 @@ def cut(head: str, given: np.ndarray, threshold: float | None) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", METRICS)
+@example(242, "sigmoid")  # whose counterpart has an ordinal that the precision of numbers must not move
 @given(st.integers(0, 2**32 - 1), st.sampled_from(sorted(HEADS)))
 @settings(deadline=None, max_examples=40)
 def test_certificates_are_the_truth_over_everybody(kind: str, seed: int, head: str) -> None:

@@ -183,11 +183,13 @@ class TreeTier(Tier):
         return Finds(lower, other, flips, turned)
 
     def _precision(self, x: FloatArray) -> FloatArray:
-        """Return the steps (m,) in raw units that the numbers of individuals keep to; 0 where any value may be one."""
-        form, domain = self.kernel.similarity.form, self.problem.domain
+        """Return the steps (m,) in raw units that the numbers of individuals keep to; 0 where any value may be one, and
+        of whole numbers, whose cells end at these."""
+        domain = self.problem.domain
         step = np.zeros(domain.width)
-        for j in np.flatnonzero(domain.numeric):
-            raw = x[:, j] * form.unit[j] + form.origin[j]
+        whole = domain.integer if domain.kind == "realizable" else np.zeros(domain.width, dtype=bool)
+        for j in np.flatnonzero(domain.numeric & ~whole):
+            raw = x[:, j] * domain.unit[j] + domain.origin[j]
             for decimals in range(DECIMALS + 1):
                 if (np.abs(np.round(raw, decimals) - raw) <= 1e-9 * (1 + np.abs(raw))).all():
                     step[j] = 10.0**-decimals
