@@ -1,8 +1,8 @@
 """What rounding costs, and that it is paid.
 
 At a radius of 1e-12 bounds by passes are at most 1e-9 (1 + largest margin) wide on hard networks, and ranges from
-ranges at most half wider than in real arithmetic, in which 50 layers widen them by 1e30. Networks in which large numbers
-cancel on the way forward and on the way back show what a pass owes: the layers beside them owe nothing like it.
+ranges at most half wider than in real arithmetic, in which 50 layers widen them by 1e30. Networks in which large
+numbers cancel on the way forward and on the way back show what a pass owes: the layers beside them owe nothing like it.
 """
 
 from __future__ import annotations
