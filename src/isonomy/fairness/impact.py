@@ -7,7 +7,7 @@ groups, and groups of a smaller share of the people than a limit, are counted bu
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,13 +26,17 @@ UNKNOWN, SMALL = "unknown", "small"
 
 
 def impact_ratios(
-    group: GroupFairness, people: Population, groupings: Sequence[Grouping], least: float
+    group: GroupFairness,
+    people: Population,
+    groupings: Sequence[Grouping],
+    least: float,
+    hidden: Collection[tuple[str, str]] = (),
 ) -> pd.DataFrame:
     """Return a row for each group of ``groupings``: attributes, group, people, share, rate, its interval low and high,
     ratio (NaN where not compared) and why.
 
-    ``group`` has the rates; ``least`` is the share of the people below which a group is not compared. Of a protected
-    attribute the value is unknown where it is missing.
+    ``group`` has the rates; ``least`` is the share of the people below which a group is not compared; ``hidden`` groups,
+    by title and name, are left out, also as those that others are compared with. A missing value is unknown.
     """
     known = {(row["attributes"], row["group"]): row for row in group.groups.to_dict("records")}
     rows = []
@@ -40,6 +44,8 @@ def impact_ratios(
         sizes, missing = np.bincount(grouping.code, minlength=len(grouping.names)), unknown_groups(people, grouping)
         own = []
         for name, size in zip(grouping.names, sizes.tolist(), strict=True):
+            if (grouping.title, name) in hidden:
+                continue
             share, row = size / len(people), known.get((grouping.title, name), {})
             rate, low, high = (row.get(f"selection_rate{end}", math.nan) for end in ("", "_low", "_high"))
             why = UNKNOWN if name in missing else SMALL if share < least else ""

@@ -99,10 +99,11 @@ def _measured(
     if min(sizes) < FEW:
         return {"auc": math.nan, "low": math.nan, "high": math.nan, "note": f"fewer than {FEW} people on one side"}
     if values.dtype.kind == "i":
-        value = cross_fitted_auc(values, inside, weights)
-        most = max(value, auc(_shares(values, inside, weights)[values], inside, weights))
+        codes = values.astype(np.int64)
+        value = cross_fitted_auc(codes, inside, weights)
+        most = max(value, auc(_shares(codes, inside, weights)[codes], inside, weights))
     else:
-        value = auc(values, inside, weights)
+        value = auc(values.astype(np.float64), inside, weights)
         value = most = max(value, 1 - value)
     low, high = (auc_interval(each, *sizes, confidence)[end] for end, each in enumerate((value, most)))
     return {"auc": value, "low": low, "high": high, "note": ""}
