@@ -35,8 +35,8 @@ def impact_ratios(
     """Return a row for each group of ``groupings``: attributes, group, people, share, rate, its interval low and high,
     ratio (NaN where not compared) and why.
 
-    ``group`` has the rates; ``least`` is the share of the people below which a group is not compared; ``hidden`` groups,
-    by title and name, are left out, also as those that others are compared with. A missing value is unknown.
+    ``group`` has the rates; ``least`` is the share of the people below which a group is not compared; groups that
+    are ``hidden``, by title and name, are left out, also as those that others are compared with.
     """
     known = {(row["attributes"], row["group"]): row for row in group.groups.to_dict("records")}
     rows = []
@@ -94,6 +94,6 @@ def rates_of_scores(model: Model, people: Population) -> tuple[GroupFairness, st
     better = sign * score > sign * median
     if not better.any():
         raise DataError(f"No score is better than the median of all, {median:.6g}.")
-    scored = replace(people.schema, label=Label("score", favourable=("high",), threshold=0.5))
+    scored = replace(people.schema, label=Label("", favourable=("high",), threshold=0.5))
     rates = group_fairness(better.astype(np.float64), replace(people, schema=scored, y=None), outcomes=False)
     return rates, f"share with {what} {'above' if sign > 0 else 'below'} the median of all, {median:.6g}"

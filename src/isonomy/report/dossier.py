@@ -252,8 +252,8 @@ class Dossier:
                          *(f"SHA-256 of {name}: `{each}`" for name, each in hashes.items())],
             "people": [f"Audited: {summary['selection']}."],
             "model": [*model, *(line for line in proved if line.startswith(_noun(self.findings)))],
-            "similar": [f"{row['input']}: {row['similar_people_may_differ']}" for row in _escaped(self.inputs)
-                        if row["similar_people_may_differ"] != "equal"],
+            "similar": [f"Similar people may differ in {row['input']}: {row['similar_people_may_differ']}"
+                        for row in _escaped(self.inputs) if row["similar_people_may_differ"] != "equal"],
             "data": [f"Table: {check['table']}. {check['description']}".strip(), f"Audited: {summary['selection']}."],
             "tests": [*scores, facts.headline, *filter(None, facts["finding"].sentences),
                       f"Certificate: SHA-256 `{self.certificate}`, to be derived again by `isonomy verify`."],

@@ -262,7 +262,7 @@ def not_proved(findings: Findings, similar: Similar, behind: str, unseen: str) -
         terms.insert(-1, ("That the table means what it says", unseen))
     who = findings.people.selection
     if who.how != "all" or who.part != "all" or who.excluded:
-        terms.insert(0, ("The other rows of the table", f"Audited were {who.words()}. {certificate.shift.elsewhere}."))
+        terms.insert(0, ("The other rows of the table", f"Audited were {who.words()}; {certificate.shift.elsewhere}."))
     return list(dict.fromkeys(terms))
 
 
