@@ -30,7 +30,7 @@ MOST_LANES = 6
 
 SHARE = Rounded(1, points=True)
 
-KNOWN = 1e-6
+KNOWN = 2e-6
 """Between bounds of a share that differ by no more than this there is only rounding: far below the last digit shown."""
 
 
