@@ -117,8 +117,8 @@ class Audit:
         )
 
     def dossier(self, path: str | PathLike[str] = "dossier", *, laws: str | PathLike[str] | None = None) -> Path:
-        """Write the file that a compliance officer keeps into a folder: inputs, flips, proxies, impact ratios, a
-        skeleton of technical documentation, limits, and the audit behind them.
+        """Write the file that a compliance officer keeps into the folder ``path``: inputs, flips, proxies, impact
+        ratios, a skeleton of technical documentation, limits, and the audit behind them.
 
         ``laws`` is a TOML file in the place of the one that names the laws, and the day they were looked up.
         """

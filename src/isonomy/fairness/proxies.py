@@ -57,7 +57,7 @@ def proxies(
         if feature.name in inputs
         for name, coded in _values(feature, x[:, people.schema.slices[feature.name]])
     ]
-    found = []
+    measured = []
     for grouping in groupings:
         (attribute,) = grouping.attributes
         names = grouping.names if len(grouping.names) > 2 else grouping.names[:1]
@@ -69,13 +69,13 @@ def proxies(
                 "people": int((grouping.code == place).sum()),
             }
             inside = grouping.code[rows] == place
-            found += [
+            measured += [
                 about | {"input": shown} | _measured(coded, inside, weights, confidence)
                 for feature, shown, coded in values
                 if feature != attribute
             ]
     columns = ["attribute", "group", "against", "people", "input", "auc", "low", "high", "note"]
-    return pd.DataFrame(found, columns=columns)
+    return pd.DataFrame(measured, columns=columns)
 
 
 def _values(feature: Feature, block: FloatArray) -> list[tuple[str, FloatArray | IntArray]]:

@@ -292,7 +292,7 @@ def _named(what: str, fact: Fact | None) -> list[str]:
 
 
 def _chapter(chapter: Chapter, known: dict[str, list[str]]) -> list[str]:
-    """Return a chapter as lines: what is asked, what is known, and what the provider fills in."""
+    """Return a chapter as lines: its questions, what is known, and what the provider fills in."""
     lines = [f"## {for_markdown(chapter.number)}. {for_markdown(chapter.title)}", ""]
     for item in chapter.items:
         lines += [f"### {_numbered(item)}{for_markdown(item.asks)}", ""]
