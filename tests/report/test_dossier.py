@@ -15,6 +15,7 @@ import pytest
 from isonomy.auditing.dossier import DOSSIER_FILES, check_dossier, write_dossier
 from isonomy.errors import FileError, ParameterError
 from isonomy.files import file_hash
+from isonomy.networks import Network
 from isonomy.report.dossier import CERTIFICATE, TO_FILL_IN, Dossier
 from isonomy.report.facts import facts_of
 from isonomy.report.findings import Findings
@@ -147,3 +148,22 @@ def test_a_wrong_file_of_laws_is_refused_by_its_place(tmp_path: Path, change: An
     file.write_text(LAWS.replace(*change), encoding="utf-8")
     with pytest.raises(FileError, match=words):
         Laws.read(file)
+
+
+def test_without_protected_attributes_it_says_so() -> None:
+    findings = audit()
+    schema = replace(
+        findings.people.schema,
+        features=tuple(replace(each, protected=False) for each in findings.people.schema.features),
+    )
+    bare = replace(findings, people=replace(findings.people, schema=schema), group=None, alone=())
+    files = Dossier(bare, Laws.read(), HASH).files()
+    assert files["dossier.md"].count("The schema names no protected attribute.") == 2
+    assert "No input that the model reads could be set against a group." in files["dossier.md"]
+
+
+def test_what_is_proved_under_a_condition_says_so() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Network, "condition", "given these predictions", raising=False)
+        page = Dossier(audit(title="asked"), Laws.read(), HASH).page()
+    assert "people, given these predictions." in page

@@ -33,6 +33,8 @@ KINDS = {
 
 TO_FILL_IN = "**To be filled in by the provider.**"
 
+NO_ATTRIBUTE = "The schema names no protected attribute."
+
 MOST_PROXIES = 15
 """Proxies that the page lists, the strongest ones; the table has all."""
 
@@ -120,12 +122,15 @@ class Dossier:
         single = [each for each in self.groupings if len(each.attributes) == 1]
         table = proxies(self.findings.people, self.findings.read, single).round({"auc": 3, "low": 3, "high": 3})
         names = [zip(table["attribute"], table[side], strict=True) for side in ("group", "against")]
-        return table[[not {*pair} & hidden for pair in zip(*names, strict=True)]].reset_index(drop=True)
+        shown = np.array([not {*pair} & hidden for pair in zip(*names, strict=True)], dtype=bool)
+        return table[shown].reset_index(drop=True)
 
     def _impact(self, hidden: Hidden) -> tuple[pd.DataFrame, str]:
         """Return impact ratios, and what the rates are; no rows, and why, where there are none."""
         findings = self.findings
         group, rate = findings.group, f"share given {findings.favourable}"
+        if not self.groupings:
+            return pd.DataFrame(), " ".join(self.notes) or NO_ATTRIBUTE
         try:
             if group is None:
                 group, rate = rates_of_scores(findings.model, findings.people)
@@ -162,7 +167,7 @@ class Dossier:
         return ["## 1. Inputs of the model", "", counts, "", *_table(self.inputs), "", self._behind("inputs.csv"), ""]
 
     def _part_flips(self) -> list[str]:
-        lines = ["## 2. Only the protected attribute changed", ""]
+        lines, behind = ["## 2. Only the protected attribute changed", ""], for_markdown(self.findings.model.behind)
         for row in self.flips.to_dict("records"):
             what = for_markdown(str(row["changed"]))
             if pd.isna(row["flips_shown"]):
@@ -174,10 +179,10 @@ class Dossier:
             )
             lines += [
                 f"- {what}: {row['flips_shown']:,} flips of the decision shown, {row['proved_impossible']:,} proved "
-                f"impossible{rest}, of {row['people']:,} people{stands}."
+                f"impossible{rest}, of {row['people']:,} people{behind}{stands}."
             ]
         if not len(self.flips):
-            lines += ["The schema names no protected attribute."]
+            lines += [NO_ATTRIBUTE]
         return [*lines, "", *_table(self.flips), "", self._behind("flips.csv"), ""]
 
     def _part_proxies(self) -> list[str]:
@@ -310,6 +315,8 @@ def _numbered(item: Item) -> str:
 
 def _table(table: pd.DataFrame) -> list[str]:
     """Return a table in Markdown, without columns that are empty."""
+    if not len(table):
+        return []
     some = table[[name for name in table.columns if not (table[name].isna() | (table[name] == "")).all()]]
     heads = [name.replace("_", " ") for name in some.columns]
     rows = [_row(*row.values()) for row in _escaped(some)]
