@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shlex
@@ -417,3 +418,19 @@ def test_explain_takes_people_drawn_before_they_were_split(run: Callable[..., An
     metric = isonomy.WeightedLp.fit(people.train)
     write(Path("out"), isonomy.certify(network, some, metric, 0.05, gamma=0.0, progress=None))
     assert f"One of {len(some)} audited people" in run("explain", "out")[1]
+
+
+def test_a_dossier_is_written_beside_the_audit(
+    plan: str, tmp_path: Path, run: Callable[..., Any], answered: Callable[..., Any]
+) -> None:
+    kept = tmp_path / "kept"
+    status, answer = answered("audit", plan, *QUICK, "--out", tmp_path / "out", "--dossier", kept)
+    assert status == 0 and answer["dossier"] == str(kept)
+    certificate = (tmp_path / "out" / "certificate.json").read_bytes()
+    assert (kept / "audit" / "certificate.json").read_bytes() == certificate
+    assert hashlib.sha256(certificate).hexdigest() in (kept / "flips.csv").read_text(encoding="utf-8")
+    assert run("verify", kept / "audit" / "certificate.json")[0] == 0
+    status, _, err = run("audit", plan, *QUICK, "--out", tmp_path / "out", "--dossier", tmp_path / "out" / "kept")
+    assert status == 2 and "beside that of the audit" in err
+    status, _, err = run("audit", plan, *QUICK, "--laws", kept / "laws.toml")
+    assert status == 2 and "without --dossier" in err

@@ -22,6 +22,7 @@ COMMAND = re.compile(r"^\s*(?:- run: |run: )?(isonomy .*)$", re.MULTILINE)
     [
         "tutorials/quickstart",
         "tutorials/python",
+        pytest.param("how-to/dossier", marks=pytest.mark.slow),
         pytest.param("explanation/meaning", marks=pytest.mark.slow),
         pytest.param("how-to/choosing", marks=pytest.mark.slow),
         pytest.param("how-to/recipes", marks=pytest.mark.slow),

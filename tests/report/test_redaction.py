@@ -100,7 +100,8 @@ def test_a_handful_of_people_has_no_averages_of_values() -> None:
     )
     page = render(Findings("few", few, findings.model, certificate, redacted=True))
     for values in (few.frame["income"], few.frame["age"]):
-        assert not mentions(page, {f"{values.mean():,.{digits}f}" for digits in range(4)})
+        texts = {f"{values.mean():,.{digits}f}" for digits in range(4)} - {str(n) for n in range(0, 101, 10)}  # of axes
+        assert len(texts) >= 3 and not mentions(page, texts)
 
 
 def test_few_people_of_a_histogram_are_not_counted() -> None:

@@ -19,9 +19,11 @@ from isonomy.networks import Network
 from isonomy.population import Feature, Label, Population, Schema
 from isonomy.report import Findings
 from isonomy.report.facts import facts_of
+from isonomy.report.sections import Cell, Rounded
 from isonomy.report.similar import similar
 from isonomy.report.terminal import to_terminal
 from isonomy.report.text import to_json, to_markdown
+from isonomy.report.tomorrow import _headline, share_between
 from isonomy.report.turns import Turns
 from isonomy.report.words import finding, outcome
 from isonomy.similarity import Counterparts
@@ -139,7 +141,7 @@ def test_without_epsilon_no_threshold_is_said_to_be_missing() -> None:
     found = audit()
     certificate = dataclasses.replace(found.certificate, epsilon=None)
     said = facts_of(dataclasses.replace(found, certificate=certificate))["summary"].sentences[0]
-    assert said.startswith("No ε was given") and "threshold" not in said
+    assert "no ε was given" in said and "threshold" not in said
 
 
 @pytest.mark.parametrize("favourable", ["no", "yes"])
@@ -370,3 +372,39 @@ def test_what_was_not_seen_to_differ_is_not_said_to_be_equal() -> None:
     assert "Seen on 550 of 1,100 people, evenly spaced." in facts_of(late)["asked"].tables[0].notes[0]
     for found in (tiny, late):
         assert found.certificate.local.lower.max() > 0.001 and "Cannot differ" not in to_markdown(facts_of(found))
+
+
+def test_a_person_of_whom_nothing_is_proved_is_called_so_once() -> None:
+    found = audit(tier="interval", attack=False)
+    upper = np.full(len(found.people), 0.97)
+    local = dataclasses.replace(found.certificate.local, upper=upper)
+    loose = dataclasses.replace(found, certificate=dataclasses.replace(found.certificate, local=local))
+    entries = facts_of(loose)["people"].drawn["people"]
+    assert entries and all(entry["most"] == "; nothing was proved here" for entry in entries)
+    assert all(entry["most"].startswith(", at most ") for entry in facts_of(audit())["people"].drawn["people"])
+
+
+def test_a_share_that_is_known_but_for_rounding_is_one_number() -> None:
+    assert str(share_between(0.874999, 0.875)) == "87.5 %"
+    assert str(share_between(0.999999, 1.0)) == "100 %" and str(share_between(0.0, 1e-6)) == "0 %"
+    assert str(share_between(0.4, 0.5)) == "40.0 to 50.0 %"
+    assert str(share_between(0.99997, 0.99997)) == ">99.9 %"
+
+
+def test_a_number_is_exchanged_from_the_bands_of_its_groups() -> None:
+    found = audit()
+    shown = {each.code: each for each in facts_of(found)["who"].tables}["from-age"]
+    ages = found.people.frame["age"]
+    for row in shown.rows:
+        before, after = str(row[0].text).split(" → ")
+        low, high = {"age below 36": (0, 36), "age 36 to below 54": (36, 54), "age 54 to below 72": (54, 72),
+                     "age 72 and above": (72, 99)}[before]  # fmt: skip
+        assert int(str(row[1].text)) == ((ages >= low) & (ages < high)).sum() and 18 <= float(after) <= 90
+
+
+def test_the_headline_of_tomorrow_says_when_nothing_is_proved() -> None:
+    rounded = Rounded(1, points=True)
+    row = [Cell("Any part"), "", rounded.attained("l", "", 0.9), rounded.proved("u", "", 0.99), ""]
+    assert _headline([row, row]) == (
+        "In any part nothing was proved of the average largest change; shown is at least 90.0."
+    )

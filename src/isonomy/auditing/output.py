@@ -13,7 +13,7 @@ import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
@@ -88,7 +88,7 @@ def write(
         )  # fmt: skip
         if work is not None:
             for name in RESUMABLE:
-                _link(work / name, staging / name)
+                link(work / name, staging / name)
         _write_question(findings.question, target / QUESTION, staging / QUESTION)
         replace_directory(staging, target)
     except OSError as error:
@@ -101,7 +101,7 @@ def write(
 def _write_question(question: Mapping[str, str], old: Path, new: Path) -> None:
     """Write the files that ask the question again, with their checksum; keep what an earlier audit had otherwise."""
     if not question or edited(old):
-        _link(old, new)
+        link(old, new)
         return
     new.mkdir()
     for name, text in question.items():
@@ -146,7 +146,7 @@ def open_work(target: Path) -> Path:
             return work
         work.mkdir(mode=0o700, parents=True)  # finished chunks hold people's rows
         for name in RESUMABLE:
-            _link(target / name, work / name)
+            link(target / name, work / name)
     except OSError as error:
         raise FileError(f"The work folder {work} cannot be written: {error.strerror}.") from error
     return work
@@ -174,12 +174,12 @@ def locked(work: Path) -> Iterator[Path]:
                 work.rmdir()
 
 
-def _link(old: Path, new: Path) -> None:
+def link(old: Path, new: Path) -> None:
     """Link files under another name: parts are replaced, never changed, so that no copy is needed."""
     if old.is_dir():
         new.mkdir()
         for each in old.iterdir():
-            _link(each, new / each.name)
+            link(each, new / each.name)
     elif old.is_file():
         try:
             os.link(old, new)
@@ -212,19 +212,24 @@ def check_target(directory: str | Path, key: str | Path | None = None) -> Path:
 
     if key is not None:
         read_key(Path(key))
+    return check_folder(directory, "out", "audit", AUDIT_FILES)
+
+
+def check_folder(directory: str | Path, name: str, what: str, files: Collection[str]) -> Path:
+    """Return the directory, called ``name``, if it is new or holds ``files`` of an earlier one only."""
     target = Path(directory)
     if target.exists() and not target.is_dir():
-        raise FileError(f"'out' must be a directory. Got {target}, which is a file.")
+        raise FileError(f"{name!r} must be a directory. Got {target}, which is a file.")
     if target.is_dir():
-        foreign = sorted(each.name for each in target.iterdir() if each.name not in AUDIT_FILES)
+        foreign = sorted(each.name for each in target.iterdir() if each.name not in files)
         if foreign:
             raise FileError(
-                f"'out' must be a new directory or one of an earlier audit. {target} holds {foreign[0]!r}, which no "
-                "audit writes."
+                f"{name!r} must be a new directory or one of an earlier {what}. {target} holds {foreign[0]!r}, which "
+                f"no {what} writes."
             )
     parent = next(each for each in (target.absolute().parent, *target.absolute().parents) if each.exists())
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise FileError(f"'out' cannot be written: {parent} is not a directory that this user may write to.")
+        raise FileError(f"{name!r} cannot be written: {parent} is not a directory that this user may write to.")
     return target
 
 

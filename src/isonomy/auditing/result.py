@@ -19,6 +19,7 @@ import pandas as pd
 from isonomy.arithmetic import at_least, at_most, decimals_of_bound
 from isonomy.auditing import changes
 from isonomy.auditing.asking import to_kind
+from isonomy.auditing.dossier import write_dossier
 from isonomy.auditing.output import individuals, output_directory, write
 from isonomy.auditing.plan import Plan
 from isonomy.certificates.certificate import Certificate
@@ -31,6 +32,7 @@ from isonomy.report.counterpart import facts_of_row
 from isonomy.report.facts import facts_of
 from isonomy.report.findings import Findings
 from isonomy.report.html import to_html
+from isonomy.report.laws import Laws
 from isonomy.report.sections import Facts
 from isonomy.report.terminal import row_to_terminal
 from isonomy.report.text import change_to_markdown, to_json, to_markdown
@@ -113,6 +115,15 @@ class Audit:
             Path(directory or output_directory(self.plan.out, self.plan.name or self.findings.people.schema.name)),
             key=self.plan.key,
         )
+
+    def dossier(self, path: str | PathLike[str] = "dossier", *, laws: str | PathLike[str] | None = None) -> Path:
+        """Write the file that a compliance officer keeps into the folder ``path``: inputs, flips, proxies, impact
+        ratios, a skeleton of technical documentation, limits, and the audit behind them.
+
+        ``laws`` is a TOML file in the place of the one that names the laws, and the day they were looked up.
+        """
+        known = Laws.read(None if laws is None else Path(laws))
+        return write_dossier(self.findings, path, laws=known, key=self.plan.key)
 
     def verify(self) -> Any:
         """Derive every claim again by the checker, which needs numpy and nothing of the library; return its report:

@@ -194,7 +194,8 @@ class Mix(Reweighting):
     def words(self, who: str) -> str:
         """Return "mix of the groups of the individuals by features"."""
         within = "" if self.limits is None else " within the limits"
-        return f"mix of the groups of {who} by {' and '.join(self.features)}{within}{self.evenly}"
+        names = " and ".join(name.replace("_", " ") for name in self.features)
+        return f"mix of the groups of {who} by {names}{within}{self.evenly}"
 
     @property
     def place(self) -> str:

@@ -178,9 +178,9 @@ class Stability(Reweighting):
 
     def limit(self, outside: str) -> tuple[str, str]:
         """Return that it is the index of the violation, and what measuring it needs."""
-        return "The index is that of the violation", (
-            "It is not an index of the features: people whose features are as before can have another index of the "
-            "violation, and to measure it for new people these must be bounded."
+        return "An index of the changes, not of the features", (
+            "People whose features are as before can have another index, since it counts how large their changes can "
+            "be: to measure it for new people these must be bounded."
         )
 
 

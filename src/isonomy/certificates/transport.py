@@ -159,7 +159,7 @@ class Transport(Displacement):
 
     def limit(self, outside: str) -> tuple[str, str]:
         """Return that populations beyond γ are not covered."""
-        beyond = f"Populations further away than γ, in the ground cost above, may be treated worse.{outside}"
+        beyond = f"Populations further away than γ may be treated worse.{outside}"
         return "Only shifts within γ", (
             "Only these very people were judged, no other population." if self.alone else beyond
         )

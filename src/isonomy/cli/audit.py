@@ -42,6 +42,14 @@ def audit(
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Say what the audit will cost, and do no more.", rich_help_panel=RESULTS)
     ] = False,
+    dossier: Annotated[
+        Path | None,
+        typer.Option("--dossier", help="A folder for the file a compliance officer keeps.", rich_help_panel=RESULTS),
+    ] = None,
+    laws: Annotated[
+        Path | None,
+        typer.Option("--laws", help="The laws that a dossier names, as a TOML file.", rich_help_panel=RESULTS),
+    ] = None,
 ) -> Answer:
     """Prove how unequally a network can treat similar people; write a report and a certificate.
 
@@ -69,14 +77,17 @@ def audit(
     With --engine the table never has to fit into memory; parts/ then lets a later audit with the same --out begin with
     what is known.
     """
+    if laws is not None and dossier is None:
+        raise ParameterError(template("laws", "left out without --dossier", laws))
+    kept = None if dossier is None else (dossier, laws)
     if files is not None and len(files) > 1:
         asked = _ask(given, roles, files)
-        return _estimate(asked.plan, asked.inputs) if estimate else _run(asked.plan, asked)
+        return _estimate(asked.plan, asked.inputs) if estimate else _run(asked.plan, asked, kept)
     for name, value in roles.items():
         right = "given with a table and a model: isonomy audit people.csv model.json; a schema has it otherwise"
         raise ParameterError(template(name, right, value))
     plan = Plan.of(given, files[0] if files else None)
-    return _estimate(plan) if estimate else _run(plan)
+    return _estimate(plan) if estimate else _run(plan, None, kept)
 
 
 def _ask(given: Given, roles: Given, files: list[Path]) -> Question:
@@ -120,15 +131,17 @@ def _estimate(plan: Plan, inputs: Inputs | None = None) -> Answer:
     return Answer(asdict(cost), [str(cost)])
 
 
-def _run(plan: Plan, asked: Question | None = None) -> Answer:
+def _run(plan: Plan, asked: Question | None = None, kept: tuple[Path, Path | None] | None = None) -> Answer:
     import shutil
     from contextlib import ExitStack
     from dataclasses import replace
 
     from isonomy.auditing import run, write
+    from isonomy.auditing.dossier import check_dossier, write_dossier
     from isonomy.auditing.inputs import read_inputs
     from isonomy.auditing.output import check_target, locked, open_work, output_directory
     from isonomy.report.facts import facts_of
+    from isonomy.report.laws import Laws
     from isonomy.report.terminal import to_terminal
     from isonomy.report.text import to_json
 
@@ -139,6 +152,9 @@ def _run(plan: Plan, asked: Question | None = None) -> Answer:
             if inputs.model.remark:
                 remark(f"- {inputs.model.remark}")
             target = check_target(output_directory(plan.out, plan.name or inputs.schema.name), plan.key)
+            if kept is not None:
+                check_dossier(kept[0], target)
+                laws = Laws.read(kept[1])
             if not plan.redact:  # a redacted audit keeps nothing on the way: finished chunks hold people's rows
                 work = entered.enter_context(locked(open_work(target)))
             if inputs.people is not None and len(inputs.people) > _MANY:
@@ -148,16 +164,20 @@ def _run(plan: Plan, asked: Question | None = None) -> Answer:
                 findings = replace(findings, question=asked.texts, command=asked.command())
             bar.stage("Writing")
             target = write(findings, target, key=plan.key, work=work if plan.engine is not None else None)
+            if kept is not None:
+                write_dossier(findings, kept[0], laws=laws, audit=target)
             if work is not None:
                 shutil.rmtree(work, ignore_errors=True)
     except KeyboardInterrupt:
         raise StoppedError(_resume(work, plan)) from None
     document = to_json(facts_of(findings)) | {"out": str(target), "computed": findings.certificate.computed}
+    document |= {} if kept is None else {"dossier": str(kept[0])}
     written = f"Written to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
     withheld = " --data FOLDER, the evidence of the same audit without --redact" if plan.redact else ""
     check = f"Derive every claim again: isonomy verify {shlex.quote(str(target / 'certificate.json'))}{withheld}"
+    where = () if kept is None else (f"Dossier: {kept[0] / 'dossier.md'}, with its tables and the audit.",)
     shown_facts = to_terminal(facts_of(findings))
-    return Answer(document, chain(shown_facts, ("", written, check)), _STATUS[facts_of(findings).verdict])
+    return Answer(document, chain(shown_facts, ("", written, *where, check)), _STATUS[facts_of(findings).verdict])
 
 
 def _resume(work: Path | None, plan: Plan) -> str:

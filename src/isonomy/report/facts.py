@@ -244,7 +244,8 @@ class Sheet:
         ]  # fmt: skip
         fixed = self.similar.fixed
         if fixed:
-            rows.append((f"All {len(fixed)} others" if rows else "Everything", "equal", ""))
+            rest = spoken(fixed[0]) if len(fixed) == 1 else f"All {len(fixed)} others"
+            rows.append((rest if rows else "Everything", "equal", ""))
         note = f"Seen on {sampled_people(len(self.audit.people))}."
         equal = f"Not seen to differ, by more than a billionth of a unit: {', '.join(fixed)}."
         moves = table("moves", "How far similar people may differ", "Attribute@wide", "How far@wide", "", rows=rows,

@@ -45,8 +45,11 @@ def tag(name: str, content: object = "", **attributes: object) -> Markup:
     return Markup("<{0}{1}>{2}</{0}>").format(Markup(name), inside, content)
 
 
-def curve(places: Sequence[Place], lanes: Sequence[Lane], gamma: float, epsilon: float | None, name: str) -> Markup:
-    """Draw upper and lower bound over γ, the certificate's own γ and ε, and a lane for every observed shift.
+def curve(
+    places: Sequence[Place], lanes: Sequence[Lane], gamma: float, epsilon: float | None, name: str, scale: float = 1.0
+) -> Markup:
+    """Draw upper and lower bound over γ, the certificate's own γ and ε, and a lane for every observed shift; numbers of
+    the upright axis are ``scale`` times the bounds.
 
     **Soundness.** Both are steps: an upper bound at a place holds for every smaller shift, a lower bound for every
     larger one. A straight line between two places would lie below the truth, which is concave in γ at order 1.
@@ -58,12 +61,12 @@ def curve(places: Sequence[Place], lanes: Sequence[Lane], gamma: float, epsilon:
         "upper": [(across(shift), upwards(upper.value)) for shift, _, upper in places],
         "lower": [(across(shift), upwards(lower.value)) for shift, lower, _ in places],
     }
-    parts = [_axes(end, top, across, upwards, "distance of the shift, γ", name)]
+    parts = [_axes(end, top, across, upwards, "distance of the shift, γ", name, upright=scale)]
     lines = {side: _steps(points, early=side == "upper") for side, points in sides.items()}
     parts.append(tag("path", d=_path([*lines["upper"], *reversed(lines["lower"])]) + "Z", class_="gap"))
     if epsilon is not None and 0.02 * top < epsilon <= top:
         parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=upwards(epsilon), y2=upwards(epsilon), class_="limit"))
-        parts.append(tag("text", f"limit {parameter(epsilon)}", x=LEFT + 6, y=upwards(epsilon) - 6, class_="halo"))
+        parts.append(tag("text", f"limit {scale * epsilon:.10g}", x=LEFT + 6, y=upwards(epsilon) - 6, class_="halo"))
     parts.append(tag("line", x1=across(gamma), x2=across(gamma), y1=TOP, y2=HEIGHT - BOTTOM, class_="asked"))
     own = f"asked: {parameter(gamma)}"
     parts.append(tag("text", own, x=across(gamma), y=TOP - 8, text_anchor="middle"))
@@ -215,11 +218,12 @@ def _lane(lane: Lane, across: Scale, end: float, y: float) -> Markup:
 
 
 def _axes(
-    end: float, top: float, across: Scale, upwards: Scale, x_name: str, y_name: str, scale: float = 1.0
-) -> Markup:
+    end: float, top: float, across: Scale, upwards: Scale, x_name: str, y_name: str, scale: float = 1.0,
+    upright: float = 1.0,
+) -> Markup:  # fmt: skip
     base, parts = upwards(0.0), []
-    for i, value in enumerate(_ticks(top, 5)):
-        y = upwards(value)
+    for i, value in enumerate(_ticks(top * upright, 5)):
+        y = upwards(value / upright)
         parts.append(tag("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="grid" if i else "axis"))
         parts.append(tag("text", f"{value:,.10g}", x=LEFT - 8, y=y + 5, text_anchor="end"))
     for i, value in enumerate(_ticks(end * scale, 8)):

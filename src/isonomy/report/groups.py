@@ -81,7 +81,10 @@ def groups(findings: Findings, groupings: list[Grouping], hidden: Hidden, rounde
         ]  # fmt: skip
         fifths = "" if group is None or not known else _four_fifths(group, title, named, hidden)
         kinds[f"groups-{number}"] = fifths
-        tables.append(table(f"groups-{number}", spoken(title), *heads, rows=rows, notes=notes))
+        shown_title = spoken(title)
+        tables.append(
+            table(f"groups-{number}", f"{shown_title[0].upper()}{shown_title[1:]}", *heads, rows=rows, notes=notes)
+        )
         if rates is not None and group is not None:
             tables += _further(findings, rates, {grouping.names[place] for place in largest}, hidden, number, rounded)
     how = findings.group_refusal

@@ -24,6 +24,7 @@ def to_html(facts: Facts) -> str:
     policy += "base-uri 'none'; form-action 'none'"
     finding, tomorrow = facts["finding"].drawn, facts["tomorrow"].drawn
     kinds, bins, scale = finding["kinds"], finding["bins"], 100.0 if finding["points"] else 1.0
+    unit = "points" if finding["points"] else finding["axis"]
     axis = f"largest change, {finding['axis']}"
     hero = histogram = figures.bars("histogram", "How many people have how large a change", bins, kinds, scale, axis)
     if "lines" in finding:
@@ -32,7 +33,7 @@ def to_html(facts: Facts) -> str:
         hero = figures.lines(*some, finding["axis"], words)
     return _templates().get_template("page.html").render(
         facts=facts, known={fact.code: fact for fact in facts["summary"].facts},
-        curve=figures.curve(**tomorrow, name="average largest change") if tomorrow else "",
+        curve=figures.curve(**tomorrow, name=f"average largest change, {unit}", scale=scale) if tomorrow else "",
         hero=hero, histogram=histogram if "lines" in finding else "", figures=figures,
         contents=[each for each in CONTENTS if each[0] != "who" or facts["who"].tables],
         version=metadata.version("isonomy"), style=style, script=script, policy=policy,

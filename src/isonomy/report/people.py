@@ -12,7 +12,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.report.findings import Findings, role_of
 from isonomy.report.least import least_changes
 from isonomy.report.numbers import cell, round_up, spoken
-from isonomy.report.sections import Rounded, Section
+from isonomy.report.sections import NOTHING, Rounded, Section
 from isonomy.report.turns import KINDS, Turns
 
 MOST = 250
@@ -60,6 +60,7 @@ def everyone(findings: Findings, turns: Turns, rounded: Rounded) -> Section:
             "upper": rounded.proved("person.upper", "Proved, at most", float(local.upper[row])),
             "bar": (), "range": "", "least_score": "", "worst_score": "",
         }  # fmt: skip
+        entry["most"] = f"; {NOTHING}" if str(entry["upper"]) == NOTHING else f", at most {entry['upper']}"
         if low is not None and high is not None and turns.output is not None:
             entry["bar"] = (
                 float(today[place, turns.output]) - top[0],

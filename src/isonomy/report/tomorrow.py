@@ -13,7 +13,7 @@ from isonomy.certificates.reweighting import Reweighting
 from isonomy.certificates.transport import plain_order
 from isonomy.report.findings import Findings
 from isonomy.report.numbers import cell, parameter, percent, round_up, spoken
-from isonomy.report.sections import Cell, Fact, Rounded, Section, exact, percentage, round_down, table
+from isonomy.report.sections import NOTHING, Cell, Fact, Rounded, Section, exact, percentage, round_down, table
 from isonomy.shift import Distance
 from isonomy_verify.arithmetic import up
 
@@ -29,6 +29,9 @@ DRAWN = (
 MOST_LANES = 6
 
 SHARE = Rounded(1, points=True)
+
+KNOWN = 2e-6
+"""Between bounds of a share that differ by no more than this there is only rounding: far below the last digit shown."""
 
 
 def tomorrow(findings: Findings, rounded: Rounded, population: Fact) -> Section:
@@ -108,7 +111,10 @@ def _headline(rows: list[Any]) -> str:
         return "Nothing was asked of other populations than these people."
     worst = max(rows[1:], key=lambda row: row[3].value)
     name = str(worst[0].text)
-    return f"{name[0].upper()}{name[1:]}: at most {worst[3]} on average is proved."
+    where = f"In {name[0].lower()}{name[1:]}"
+    if str(worst[3]) == NOTHING:
+        return f"{where} nothing was proved of the average largest change; shown is at least {worst[2]}."
+    return f"{where} the average largest change is at most {worst[3]} (proved)."
 
 
 def _row(name: str, note: str, lower: float, upper: float, changes: Any, end: float, rounded: Rounded) -> list[Any]:
@@ -122,10 +128,17 @@ def _row(name: str, note: str, lower: float, upper: float, changes: Any, end: fl
 
 
 def share_between(low: float, high: float) -> Fact:
-    """Return the fact of two bounds of a share of people, in per cent."""
+    """Return the fact of two bounds of a share of people, in per cent; one number where only rounding is between."""
+    if high - low <= KNOWN:
+        return Fact("answer.changes", "Decisions that can change", (low, high), "nearest", True, _spaced(low))
     ends = SHARE.lower(low), SHARE.upper(high)
     printed = f"{ends[0]} to {ends[1]} %" if ends[0] != ends[1] else f"{ends[0].removesuffix('.0')} %"
     return Fact("answer.changes", "Decisions that can change", (low, high), "outward", True, printed)
+
+
+def _spaced(share: float) -> str:
+    """Return a share in per cent, to the nearest; none that is partial is 0 or 100."""
+    return percent(share if KNOWN < share < 1 - KNOWN else round(share)).replace("%", " %")
 
 
 def strangers(findings: Findings, rounded: Rounded) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.certificates.local import LocalCertificate
+from isonomy.fairness.groups import feature_groups
 from isonomy.population.feature import Feature
 from isonomy.population.outcome import decided, favourable_places
 from isonomy.report.findings import Findings
@@ -140,14 +141,22 @@ class Turns:
         """Return the people who are run again with other values."""
         return np.arange(0, len(self.certificate.x), -(-len(self.certificate.x) // ROWS))
 
+    def _bands(self, feature: Feature, x: FloatArray) -> list[tuple[str, Mask]]:
+        """Return the bands of a number's values in which groups are formed, and who (n,) is in each."""
+        if not feature.low < feature.high:
+            return []
+        grouping, _ = feature_groups(self.findings.people.schema, feature.name, x)
+        return [(name, grouping.code == place) for place, name in enumerate(grouping.names)]
+
     def everybody_as(self, feature: Feature) -> tuple[list[Everybody], list[Exchange]]:
         """Return what becomes of people with each value of a feature, everything else equal, and from each category to
-        each other one; only the former of a number."""
+        each other one; of a number from each band of values."""
         where = self.findings.people.schema.slices[feature.name]
         x, today = np.array(self.certificate.x[self.rows]), self.today[self.rows]
         weights = self.findings.people.weights[self.rows]
         weights = weights if weights.sum() > 0 else np.ones(len(weights))
         mine = self.good(today)
+        befores = _categories(feature, x[:, where]) if feature.categories else self._bands(feature, x)
         everybody, exchanges = [], []
         for name, block in _values(feature):
             other = x.copy()
@@ -157,8 +166,8 @@ class Turns:
             moved = np.zeros(len(x)) if self.output is None else given[:, self.output] - today[:, self.output]
             favoured = 0 if theirs is None else int(theirs.sum())
             everybody.append(Everybody(name, favoured, float(np.average(moved, weights=weights))))
-            for before, own in _values(feature) if feature.categories else []:
-                some = (x[:, where] == own).all(axis=1) & (weights > 0)
+            for before, own in befores:
+                some = own & (weights > 0)
                 if before == name or not some.any():
                     continue
                 gain = lose = 0
@@ -167,6 +176,11 @@ class Turns:
                 change = float(np.average(moved[some], weights=weights[some]))
                 exchanges.append(Exchange(before, name, int(some.sum()), gain, lose, change))
         return everybody, exchanges
+
+
+def _categories(feature: Feature, block: FloatArray) -> list[tuple[str, Mask]]:
+    """Return the categories of a feature, and who (n,) has each."""
+    return [(name, (block == own).all(axis=1)) for name, own in _values(feature)]
 
 
 def has_values(feature: Feature) -> bool:

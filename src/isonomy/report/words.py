@@ -66,8 +66,8 @@ def meaning(findings: Findings) -> str:
     else:
         changing = f"the predicted probability of any of the {len(names)} classes"
     return (
-        f"A person’s violation, their unfairness, is the largest change of {changing} when nothing happens but that "
-        "the person is replaced by somebody similar."
+        f"Bounded is, for each person, the largest change of {changing} when nothing happens but that the person is "
+        "replaced by somebody similar; the certificate calls it a violation."
     )
 
 
@@ -202,7 +202,7 @@ def shift_limit(largest: float | None, printed: str, up_to: str) -> str:
 def threshold(findings: Findings, limit: str) -> str:
     """Return the verdict against ε; ``limit`` is the phrase of :func:`shift_limit`, "" where the shift has none."""
     if findings.verdict is None or findings.certificate.epsilon is None:
-        return "No ε was given, so there is no verdict: a finding, and no limit to hold it against."
+        return "This is a finding and no verdict: no ε was given to hold it against."
     epsilon = parameter(findings.certificate.epsilon)
     beyond = "nothing beyond it was found" if findings.certificate.searched else "no search was made for a violation"
     shift = findings.certificate.shift
@@ -262,7 +262,7 @@ def not_proved(findings: Findings, similar: Similar, behind: str, unseen: str) -
         terms.insert(-1, ("That the table means what it says", unseen))
     who = findings.people.selection
     if who.how != "all" or who.part != "all" or who.excluded:
-        terms.insert(0, ("The other rows of the table", f"Audited were {who.words()}. {certificate.shift.elsewhere}."))
+        terms.insert(0, ("The other rows of the table", f"Audited were {who.words()}; {certificate.shift.elsewhere}."))
     return list(dict.fromkeys(terms))
 
 
@@ -271,11 +271,10 @@ def population_statement(certificate: Certificate, upper: str) -> str:
     if certificate.refusal:
         return f"Nothing is said of the population behind these individuals. {certificate.refusal}"
     who = "the population behind these individuals"
-    what = (
-        f"{certificate.shift.behind_words or f'no {certificate.shift.words(who)}'} has a mean violation above {upper}"
-    )
+    whose = certificate.shift.behind_words or f"no {certificate.shift.words(who)}"
+    what = f"{whose} has an average largest change above {upper}"
     if certificate.shift.ground_cost is None and certificate.shift.alone:
-        what = f"{who} has a mean violation of at most {upper}"
+        what = f"{who} has an average largest change of at most {upper}"
     return (
         f"With confidence {parameter(certificate.population.confidence)} {what}, provided that they are "
         "independent draws on which neither model nor metric nor schema was fitted."
