@@ -215,7 +215,12 @@ def _call(model: Any, frame: Any, given: Mapping[str, Any]) -> str:
     names = [
         repr(str(each)) if isinstance(each, str | Path) else name for each, name in ((model, "model"), (frame, "frame"))
     ]
+    shown = (
+        {**given, "similar": dict(each.rsplit("=", 1) for each in given["similar"])} if "similar" in given else given
+    )
     words = [
-        f"{name}={value!r}" for name, value in given.items() if isinstance(value, str | int | float | tuple | list)
+        f"{name}={value!r}"
+        for name, value in shown.items()
+        if isinstance(value, str | int | float | tuple | list | dict)
     ]
     return f"isonomy.audit({', '.join([*names, *words])})  # Python"
