@@ -22,6 +22,10 @@ COMMAND = re.compile(r"^\s*(?:- run: |run: )?(isonomy .*)$", re.MULTILINE)
     [
         "tutorials/quickstart",
         "tutorials/python",
+        "reference/schema",
+        "explanation/quoting",
+        "how-to/auditor",
+        "how-to/coming-from",
         pytest.param("explanation/meaning", marks=pytest.mark.slow),
         pytest.param("how-to/choosing", marks=pytest.mark.slow),
         pytest.param("how-to/recipes", marks=pytest.mark.slow),
