@@ -105,7 +105,7 @@ class Option:
         )  # fmt: skip
         kind: Any = str if self.choices else list[str] if get_origin(self.kind) is tuple else self.kind
         if kind is float:
-            option.parser, option.metavar = number_of, "FLOAT"
+            option.parser, option.metavar = number_of, "<float>"
         annotation: Any = Annotated[kind | None, option]
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=self.given, annotation=annotation)
 

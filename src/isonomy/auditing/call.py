@@ -215,12 +215,9 @@ def _call(model: Any, frame: Any, given: Mapping[str, Any]) -> str:
     names = [
         repr(str(each)) if isinstance(each, str | Path) else name for each, name in ((model, "model"), (frame, "frame"))
     ]
-    shown = (
-        {**given, "similar": dict(each.rsplit("=", 1) for each in given["similar"])} if "similar" in given else given
-    )
-    words = [
-        f"{name}={value!r}"
-        for name, value in shown.items()
-        if isinstance(value, str | int | float | tuple | list | dict)
-    ]
+    shown = dict(given)
+    if "similar" in given:
+        shown["similar"] = dict(each.rsplit("=", 1) for each in given["similar"])
+    kinds = str | int | float | tuple | list | dict
+    words = [f"{name}={value!r}" for name, value in shown.items() if isinstance(value, kinds)]
     return f"isonomy.audit({', '.join([*names, *words])})  # Python"

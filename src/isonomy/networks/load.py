@@ -121,10 +121,11 @@ def open_network(
 
 def _begins_as_pickle(file: Path) -> bool:
     """Return whether a file begins as a pickle does, whatever its name."""
-    if not file.is_file():
+    try:
+        with file.open("rb") as opened:
+            return opened.read(1) == b"\x80"
+    except OSError:
         return False
-    with file.open("rb") as opened:
-        return opened.read(1) == b"\x80"
 
 
 # ending -> what it is, its reader (module and function), and what the reader wants to know
