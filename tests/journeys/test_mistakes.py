@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.journeys import tables
 from tests.journeys.models import fit
-from tests.journeys.test_journeys import LOANS
+from tests.journeys.test_journeys import LOANS, SALARIES
 
 from isonomy.cli import main
 
@@ -86,3 +86,15 @@ def test_the_call_that_is_shown_can_be_made_again() -> None:
     assert "'similar'" not in audit.findings.command and "similar={'age': '2'}" in audit.findings.command
     again = eval(audit.findings.command.split("  #")[0], {"isonomy": isonomy, "model": model, "frame": frame})
     assert (again.certificate.local.upper == audit.certificate.local.upper).all()
+
+
+def test_a_number_of_an_employee_names_them_and_printing_is_short(capsys: pytest.CaptureFixture[str]) -> None:
+    import isonomy
+
+    frame = tables.salaries(40)
+    schema = isonomy.Schema.infer(frame.drop(columns="hired"), label="salary", protected=["gender"])
+    assert schema.id == "employee_number"
+    model = fit("regression", SALARIES.inputs(frame), frame["salary"]).model
+    audit = isonomy.audit(model, frame, label="salary", protected="gender", no_search=True, quiet=True, progress=None)
+    print(audit)
+    assert len(capsys.readouterr().out.splitlines()) == 3 and "employee_number" in audit.people

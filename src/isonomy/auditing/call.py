@@ -218,6 +218,8 @@ def _call(model: Any, frame: Any, given: Mapping[str, Any]) -> str:
     shown = dict(given)
     if "similar" in given:
         shown["similar"] = dict(each.rsplit("=", 1) for each in given["similar"])
-    kinds = str | int | float | tuple | list | dict
-    words = [f"{name}={value!r}" for name, value in shown.items() if isinstance(value, kinds)]
+    words = [
+        f"{name}={value!r}" for name, value in shown.items()
+        if isinstance(value, str | int | float | tuple | list | dict)
+    ]  # fmt: skip
     return f"isonomy.audit({', '.join([*names, *words])})  # Python"
