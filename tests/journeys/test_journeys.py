@@ -179,7 +179,10 @@ def test_on_the_command_line(
     scale = max(1.0, np.abs(truth.prediction).max())
     flips = int(truth.flips.sum())
     assert status == 0 and facts["decisions"].get("flippable", 0) == flips
-    assert facts["changed"]["alone"] + facts["changed"]["together"] == flips and facts["changed"]["open"] == 0
+    if "changed" in facts:
+        assert facts["changed"]["alone"] + facts["changed"]["together"] == flips and facts["changed"]["open"] == 0
+    else:
+        assert "alone changes nothing" in facts["sentence"], "the model reads nothing protected"
     if flips:
         assert facts["sentence"].startswith(("For ", "The model "))
     low, high = truth.change.mean() - CLOSE * scale, truth.change.mean() + CLOSE * scale
