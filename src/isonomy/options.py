@@ -104,6 +104,8 @@ class Option:
             rich_help_panel=self.panel, envvar=self.env, show_default=False,
         )  # fmt: skip
         kind: Any = str if self.choices else list[str] if get_origin(self.kind) is tuple else self.kind
+        if kind is float:
+            option.parser, option.metavar = number_of, "<float>"
         annotation: Any = Annotated[kind | None, option]
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=self.given, annotation=annotation)
 
@@ -112,6 +114,16 @@ class Option:
         if self.choices and value is not None and value not in self.choices:
             raise ParameterError(template(self.flag, self.rule.right, value))
         return tuple(value) or None if isinstance(value, list) else value
+
+
+def number_of(text: str) -> float:
+    """Return the number that a word of the command line writes."""
+    import typer
+
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no number such as 0.1 (10 % is 0.1).") from None
 
 
 class Panel(str):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -205,3 +207,10 @@ def test_what_cannot_be_composed() -> None:
         Marginals(pd.DataFrame({"sex": ["f", "m"]})) & drift
     with pytest.raises(ParameterError, match="at most one shift in which individuals move"):
         asked([drift & part, drift])
+
+
+def test_shifts_compose_as_soon_as_they_are_imported() -> None:
+    """In a process of its own: nothing else has imported what composes them."""
+    code = "import isonomy; isonomy.Part(0.25) & isonomy.Drift({'age': 2})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

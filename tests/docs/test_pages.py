@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import isonomy
+from isonomy.population import Feature, Label, Schema, Split
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULTS = DOCS.parent / "studies" / "results"
@@ -46,6 +47,14 @@ def test_every_public_name_is_described() -> None:
     page = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
     described = re.findall(r"^\.\. auto(?:class|function|exception):: isonomy\.(\w+)$", page, re.MULTILINE)
     assert sorted(described) == sorted(set(isonomy.__all__) - {"__version__"})
+
+
+def test_every_key_of_a_schema_is_described() -> None:
+    page = (DOCS / "reference" / "schema.md").read_text(encoding="utf-8")
+    top = {*Schema.__dataclass_fields__} - {"features", "label", "split", "inputs"}
+    keys = top | {*Label.__dataclass_fields__} | {*Split.__dataclass_fields__} | {*Feature.__dataclass_fields__}
+    missing = sorted(key for key in keys if f"`{key}`" not in page)
+    assert not missing, missing
 
 
 @pytest.mark.slow

@@ -109,8 +109,9 @@ def ask(
         schema = replace(schema, features=with_similar(schema.features, roles.similar))
     source, made = _drafted(model, given, roles, chosen, schema)
     if not made.ready:
-        why = made.reading.problem or made.notes[-1]
-        raise NetworkError(f"The question is not clear yet: {why}. 'isonomy init' writes a schema to correct.")
+        raise NetworkError(
+            f"The question is not clear yet: {_unclear(made)}. 'isonomy init' writes a schema to correct."
+        )
     read = {name: str(value) for name, value in made.reading.options.items()}
     options: dict[str, Any] = read | {"unknown": "exclude" if made.people.excluded else plan.unknown}
     dialect: dict[str, Any] = {name: getattr(given.dialect, name) for name in ("separator", "encoding", "decimal")}
@@ -155,6 +156,15 @@ def to_kind(table: pd.DataFrame, kind: str) -> Any:
         return table
     frame = nw.from_native(table, eager_only=True)
     return frame.to_polars() if kind == "polars" else frame.to_arrow()
+
+
+def _unclear(made: Draft) -> str:
+    """Return what keeps a draft from being asked, and why columns that it speaks of were left out."""
+    why = (made.reading.problem or made.notes[-1]).rstrip(".")
+    left = [
+        f"column {name!r} was left out, {reason}" for name, reason in made.guess.left_out.items() if repr(name) in why
+    ]
+    return "; ".join([why, *left])
 
 
 def _rounds(value: Any) -> Any:

@@ -215,7 +215,11 @@ def _call(model: Any, frame: Any, given: Mapping[str, Any]) -> str:
     names = [
         repr(str(each)) if isinstance(each, str | Path) else name for each, name in ((model, "model"), (frame, "frame"))
     ]
+    shown = dict(given)
+    if "similar" in given:
+        shown["similar"] = dict(each.rsplit("=", 1) for each in given["similar"])
     words = [
-        f"{name}={value!r}" for name, value in given.items() if isinstance(value, str | int | float | tuple | list)
-    ]
+        f"{name}={value!r}" for name, value in shown.items()
+        if isinstance(value, str | int | float | tuple | list | dict)
+    ]  # fmt: skip
     return f"isonomy.audit({', '.join([*names, *words])})  # Python"

@@ -146,7 +146,8 @@ def guess_schema(
     named = set(role_of) - ignored
     for column in (*named, *ignored):
         if column not in table.columns:
-            raise DataError(f"The table has no column {column!r}; it has {', '.join(map(repr, table.columns))}.")
+            hint = "" if "," not in column else " Several columns are named one at a time, by an option each."
+            raise DataError(f"The table has no column {column!r}; it has {', '.join(map(repr, table.columns))}.{hint}")
     left_out = dict.fromkeys(ignored, ASKED)
     identifiers = find_identifiers(table.drop(columns=[*named, *ignored]))
     left_out |= dict.fromkeys(identifiers if roles.id else identifiers[1:], "it looks like another identifier")

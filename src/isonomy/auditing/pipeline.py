@@ -26,7 +26,7 @@ from isonomy.certificates.protocol import Shift
 from isonomy.certificates.reweighting import Reweighting
 from isonomy.certificates.shifts import parsed_shift, usual_shifts
 from isonomy.certificates.transport import Transport
-from isonomy.errors import DataError, IsonomyError, NetworkError
+from isonomy.errors import DataError, IsonomyError, NetworkError, ParameterError, template
 from isonomy.fairness import GroupFairness, group_fairness, scores
 from isonomy.fairness.reading import OtherReading, better_reading
 from isonomy.population import PeopleSource, Population
@@ -59,6 +59,9 @@ def run(
     redacted audit none is saved, since the file holds a person's row.
     """
     inputs = inputs or read_inputs(plan)
+    if plan.epsilon is not None and plan.epsilon > 1 and inputs.model.head != "regression":
+        right = "at most 1, the largest change of a probability: 0.05 is 5 points of 100"
+        raise ParameterError(template("epsilon", right, plan.epsilon))
     announce("Reading people")
     source = inputs.open_source(plan, work)
     check_rows(plan, inputs)

@@ -142,6 +142,11 @@ def _reading_notes(reading: Reading, fitting: list[Reading], people: Population)
     if reading.problem:
         return [f"the model cannot be read yet: {reading.problem}"]
     notes = [] if reading.known else [f"guess, of {len(fitting)} that fit: the model reads {reading.what}"]
+    if not reading.known and ("standardised" in reading.what or "from 0 to 1" in reading.what):
+        notes.append(
+            "the numbers of its scaler are those of this table, a guess too: what is proved is about the model as it "
+            "is read, so write your own scaler's into [model.inputs]"
+        )
     if _undetermined(reading, fitting):
         notes.append("nothing tells which of these readings is right: write [model.inputs] yourself before the audit")
     if reading.accuracy is not None:

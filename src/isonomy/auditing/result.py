@@ -35,7 +35,7 @@ from isonomy.report.html import to_html
 from isonomy.report.laws import Laws
 from isonomy.report.sections import Facts
 from isonomy.report.terminal import row_to_terminal
-from isonomy.report.text import change_to_markdown, to_json, to_markdown
+from isonomy.report.text import change_to_markdown, to_json
 
 SCREEN = 640
 """Height of the report in a notebook: its first screen."""
@@ -205,9 +205,6 @@ class Audit:
 
     def __repr__(self) -> str:
         return "\n".join(map(visible, (self._decisions(), self._gains(), self._proved())))
-
-    def __str__(self) -> str:
-        return to_markdown(facts_of(self.findings))
 
     def _repr_html_(self) -> str:
         """Return the report in a frame as high as a screen, which runs no script."""

@@ -2,6 +2,7 @@
 
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import certify
+from isonomy.certificates.composed import Composed as Composed  # what & of two shifts means
 from isonomy.certificates.drift import Drift
 from isonomy.certificates.everywhere import GlobalCertificate, certify_everywhere
 from isonomy.certificates.features import FeatureGap, FeatureShare, certify_features, feature_share

@@ -31,6 +31,8 @@ _ROLES = ("label", "protected", "similar", "proxy", "weight", "id", "split_colum
 TABLE = ("seed", "unknown", "separator", "encoding", "decimal", "table_limit")
 """Options of every command that reads a table."""
 _STATUS = {"certified": 0, "violated": 1, "undecided": 3, None: 0}
+TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".txt")
+"""What tables end in; kept apart from their reader, which imports pandas."""
 _MANY = 2000  # individuals from which on a remark says how to see the cost
 
 
@@ -83,6 +85,8 @@ def audit(
     if files is not None and len(files) > 1:
         asked = _ask(given, roles, files)
         return _estimate(asked.plan, asked.inputs) if estimate else _run(asked.plan, asked, kept)
+    if files and files[0].name.lower().endswith(TABLES):
+        raise ParameterError(f"A model must be given with the table {files[0]}: isonomy audit {files[0]} model.onnx.")
     for name, value in roles.items():
         right = "given with a table and a model: isonomy audit people.csv model.json; a schema has it otherwise"
         raise ParameterError(template(name, right, value))

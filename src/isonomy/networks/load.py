@@ -96,7 +96,9 @@ def open_network(
     if suffix in _REFUSED:
         raise FileError(f"'{file}' is not read: {_REFUSED[suffix]}")
     if suffix not in FORMATS:
-        kinds = ", ".join(sorted(FORMATS))
+        if _begins_as_pickle(file):
+            raise FileError(f"'{file}' is not read: {_PICKLE}")
+        kinds = f"{', '.join(sorted(FORMATS))}; trees: .json or .ubj of XGBoost, .txt of LightGBM, .json of CatBoost"
         raise FileError(f"'{file}' is not a kind of network file that can be read; these are: {kinds}.")
     if not file.is_file():
         raise FileError(f"There is no file '{file}'.")
@@ -115,6 +117,15 @@ def open_network(
         if schema is None or "reads" in used:  # the graph reads the schema's coordinates already
             return network
         return network.adapted(adapter(asked, network.input_width))
+
+
+def _begins_as_pickle(file: Path) -> bool:
+    """Return whether a file begins as a pickle does, whatever its name."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(1) == b"\x80"
+    except OSError:
+        return False
 
 
 # ending -> what it is, its reader (module and function), and what the reader wants to know

@@ -19,7 +19,7 @@ from isonomy.errors import SchemaError
 from isonomy.population.encoding import text_of
 from isonomy.population.feature import LARGEST_NUMBER, LARGEST_WHOLE, Feature, FeatureKind, Label
 
-_IDENTIFIER = re.compile(r"(?i:(^|[_\s.-])(id|index|uuid|row|nr|no)$|^unnamed|^$)|[a-z](I[dD]|Nr|No)$")
+_IDENTIFIER = re.compile(r"(?i:(^|[_\s.-])(id|index|uuid|row|nr|no|number)$|^unnamed|^$)|[a-z](I[dD]|Nr|No)$")
 _COUNTER = re.compile(r"(?i:(^|[_\s.-])(index|row)$|^unnamed|^$)")  # says where a row stands rather than who it is
 _MOST_CODES = 12  # a protected integer column with at most this many values holds codes, not amounts
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")  # what an object column may hold
