@@ -1,12 +1,15 @@
 """Processor time and memory of a default audit, and of what a person costs in it.
 
     python -m benchmarks.default_audit [--people 5000] [--only "2x64"] [--moving 40] [--profile]
+    python -m benchmarks.default_audit --streamed 10000 40000
 
 An audit as ``isonomy audit`` asks it: all notions without transport, witnesses, decisions, groups, report and record,
 of people of the bundled Adult table, whose counterparts have 420 combinations of categories, for plain networks 2x64
 and 2x256; every audit is a process of its own, and its peak of memory is that process's. ``--moving`` people are
 certified for all populations within 0.1 with the curve. ``german`` is the bundled audit, with transport 0.1 and its
-curve as well. One thread; seconds are those of a processor, since a clock says what else the machine did.
+curve as well. ``--streamed`` are rows drawn from Adult with replacement, written as Parquet and audited from there in
+this process, without a search: two sizes show what a row more needs in memory. One thread; seconds are those of a
+processor, since a clock says what else the machine did.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 from benchmarks.combinations import trained
 
 from isonomy import Counterparts, Transport, certify, certify_local, load_population
@@ -32,6 +36,7 @@ from isonomy.auditing.plan import Plan
 from isonomy.parallel import one_thread
 
 SIZES = {"2x64": (64, 64), "2x256": (256, 256)}
+FILE_ROWS = 2**14
 
 
 def audited(plan: Plan, model: object, announce: Callable[[str], None]) -> None:
@@ -41,6 +46,21 @@ def audited(plan: Plan, model: object, announce: Callable[[str], None]) -> None:
     announce("Report and record")
     with tempfile.TemporaryDirectory() as folder:
         write(findings, Path(folder) / "out")
+
+
+def streamed(rows: int) -> None:
+    """Audit a dataset that is read by chunks; print as :func:`measured` does."""
+    adult, rng = load_population("adult"), np.random.default_rng(0)
+    network = trained(adult.train, SIZES["2x64"], 0)
+    with tempfile.TemporaryDirectory() as name:
+        data, schema = Path(name) / "data", Path(name) / "schema.toml"
+        data.mkdir()
+        schema.write_text(adult.schema.to_toml(), encoding="utf-8")
+        for start in range(0, rows, FILE_ROWS):
+            some = rng.integers(0, len(adult), min(FILE_ROWS, rows - start))
+            adult.frame.iloc[some].reset_index(drop=True).to_parquet(data / f"{start:09d}.parquet")
+        plan = Plan(data=str(data), schema=str(schema), split="all", engine="local", no_search=True, out=f"{name}/out")
+        measured(f"adult 2x64, streamed, {rows:,} rows", plan, network, False)
 
 
 def measured(name: str, plan: Plan, model: object, profile: bool) -> None:
@@ -93,21 +113,25 @@ def main() -> None:
     parser.add_argument("--moving", type=int, default=0)
     parser.add_argument("--local", type=int, default=200)
     parser.add_argument("--only", default="")
+    parser.add_argument("--streamed", type=int, nargs="*", default=[], help="nothing but audits of so many rows")
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     if given.one:
         with one_thread():
-            if given.one == "german":
+            if given.one.isdecimal():
+                streamed(int(given.one))
+            elif given.one == "german":
                 measured("german with transport", Plan(gamma=0.1), None, given.profile)
             else:
                 network = trained(load_population("adult").train, SIZES[given.one], 0)
                 plan = Plan(data="adult", limit=given.people)
                 measured(f"adult {given.one}, {given.people:,} people", plan, network, given.profile)
         return
-    for name in (*SIZES, "german"):
-        if given.only in name:
-            command = [sys.executable, "-m", "benchmarks.default_audit", "--one", name, "--people", str(given.people)]
+    for name in given.streamed or (*SIZES, "german"):
+        if given.only in str(name):
+            command = [sys.executable, "-m", "benchmarks.default_audit", "--one", str(name)]
+            command += ["--people", str(given.people)]
             subprocess.run([*command, *(["--profile"] if given.profile else [])], check=True)
             if name in SIZES and given.local:
                 with one_thread():

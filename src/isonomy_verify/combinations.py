@@ -35,8 +35,10 @@ from isonomy_verify.sets import ConvexSets, Regions
 from isonomy_verify.similar import MAX_BRANCHES, Similarity, Wander
 from isonomy_verify.tiers import Enclosure
 
-TILE = 2**17
-"""Activations of a layer, over people and combinations, that are worked on together: these stay in cache."""
+TILE = 2**16
+"""Activations of a layer, over people and combinations, that are worked on together: half a megabyte, which stays in
+cache, and below what the system's allocator returns to it after every use (of twice as many a bound takes up to twice
+the time)."""
 
 PAIRS = 2**20
 """People times combinations whose bounds are held at a time."""

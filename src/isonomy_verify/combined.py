@@ -114,6 +114,6 @@ class Gaps:
             far.step(k, passes=False, lines=False)
             between.step(k, passes=False, lines=False)
             if k < last:
-                far.range[k] = between.runs(k)[1]
+                far.range[k] = between.narrow[k][1]
                 far.relax(k, wanted=False)
         return gap(near.range[last], far.range[last], between.range[last], between.burst)

@@ -74,6 +74,7 @@ class Difference(Enclosure):
         self.slopes: list[Ends] = []  # of chords of each activation
         self.sided: list[Lines] = []  # lines with slopes of their own
         self.doubt: list[Array | float] = []  # how far two computed values of an activation may be off
+        self.narrow: list[tuple[Ends, Ends]] = []  # the ranges of both runs, as each was narrowed by the others
         super().__init__(prepared, far.x, region, None, landings)
 
     def off(self, k: int) -> Array:
@@ -105,7 +106,7 @@ class Difference(Enclosure):
 
     def relax(self, k: int, wanted: bool = True) -> None:
         """Make the range behind a layer's differences and, if ``wanted``, the lines around them."""
-        self.slopes[k:], self.sided[k:], self.doubt[k:] = [], [], []
+        self.slopes[k:], self.sided[k:], self.doubt[k:], self.narrow[k:] = [], [], [], []
         super().relax(k, wanted)
 
     def _renew(self, k: int, row: Index, column: Index) -> None:
@@ -115,6 +116,7 @@ class Difference(Enclosure):
     def _lines(self, k: int, at: tuple[Index, Index] | None, wanted: bool = True) -> tuple[Lines | None, Ends]:
         f, (low, high), (near, far) = self.layers[k].activation, self.range[k], self.runs(k)
         assert f is not None
+        self.narrow.append((near, far))
         first, last = np.minimum(near[0], far[0]), np.maximum(near[1], far[1])
         least, most = slope_range(f, first, last)
         doubt: Array | float = 0.0

@@ -141,7 +141,11 @@ class Head:
         return Enclosure(np.maximum(low - self.accuracy, 0.0), np.minimum(high + self.accuracy, 1.0))
 
     def violation(self, one: Enclosure, other: Enclosure) -> Array:
-        """The largest change (n,) between two whose margins are enclosed."""
+        """The largest change (n,) between two whose margins are enclosed; where decisions are counted, whether they may
+        differ."""
+        if self.counts:
+            mine = self.decision(one)
+            return np.where((mine >= 0) & (mine == self.decision(other)), 0.0, 1.0)
         n, both = len(one.low), self.received(Enclosure(*map(np.concatenate, zip(one, other, strict=True))))
         (low, high), (other_low, other_high) = ((side[:n] for side in both), (side[n:] for side in both))
         with np.errstate(all="ignore"):

@@ -443,14 +443,16 @@ class Reweighting(Protocol):
 def conjugate_up(s: float) -> float:
     """At least ``φ*(s) = w − 1 + ln w`` where ``ln w + 1 − 1/w = s``; with ``x = ln w`` where ``x − expm1(−x) = s``.
 
-    Newton's steps say where; the float ``x`` counts once ``x − expm1(−x) ≥ s`` is certain, as ``φ*`` rises with ``x``.
+    Newton's steps say where; the float ``x`` counts once ``x − expm1(−x) ≥ s`` is certain, as ``φ*`` rises with ``x``,
+    and so with ``s``, of which some are below all whose exponentials are floats.
     """
     if s > 600:
         return math.inf
+    s = max(s, -1e300)
     x = s - 1 if s > 1 else s / 2 if s > -2 else -math.log(1 - s)
     for _ in range(60):
         x -= (x - math.expm1(-x) - s) / (1 + math.exp(-x))
-    step = EDGE * (1 + abs(s))
+    step = EDGE * (1 + abs(x))
     for _ in range(60):
         least = math.expm1(-x)
         if float(down(down(x - (least + EDGE * abs(least))))) >= s:

@@ -102,8 +102,16 @@ class TreeReach:
         return np.minimum(worst, self.head.largest)
 
     def stands(self, x: Array, radius: float, margin: float = 0.0, size: int = 1024) -> Mask:
-        """Return that of no decision (n,) this is proved."""
-        return np.zeros(len(x), dtype=bool)
+        """Return whether (n,) nobody within the radius of the rows of ``x`` has a decision that somebody similar has
+        otherwise, by more than a ``margin`` of outputs.
+
+        **Soundness.** The largest of the counts over all regions is 0 only where it is in each of them.
+        """
+        if not self.head.decides:
+            return np.zeros(len(x), dtype=bool)
+        head = replace(self.head, counts=True, margin=max(margin, self.head.margin))
+        counting = TreeReach(self.cells, head, self.similarity, self.ground, self.error)
+        return np.asarray(counting.bound(x, [radius], size=size)[:, 0] == 0)
 
     def everywhere(self, x: Array) -> tuple[float, float]:
         """Return an upper bound of the violation of anybody at all, and up to which radius around ``x`` it holds.

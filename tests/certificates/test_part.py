@@ -186,6 +186,24 @@ def test_decisions_that_can_change_are_bounded_beside_the_mean(shift: Any) -> No
         assert answer.changes.upper == pytest.approx(max(np.mean(each != "certified") for each in groups), rel=1e-12)
 
 
+@pytest.mark.parametrize("shift", [Part(0.3), Stability(0.2, 5), Stability(0.1, 5, strangers=0.01), Mix(["d"])])
+def test_the_largest_size_that_keeps_to_epsilon(shift: Any) -> None:
+    """It does, and a slightly larger one does not; None where none does."""
+    frame = pd.DataFrame(np.clip(X, -4, 4), columns=list("abc")).assign(d=["u", "v", "w"] * 10)
+    numbers = tuple(Feature(name, low=-4, high=4, protected=name == "a") for name in "abc")
+    schema = Schema("p", (*numbers, Feature("d", "categorical", categories=("u", "v", "w"))))
+    found = certify(wide(), Population.from_frame(frame, schema), Counterparts.of(schema), 1.0, shift, **QUIET)
+    near, far = shift.span
+    fewest, most = (found.under(shift.resized(size)).upper for size in (near, far))
+    for share in (0.1, 0.5, 0.9):
+        epsilon = fewest + share * (most - fewest)
+        largest = found.largest_radius(epsilon)
+        assert largest is not None and found.under(shift.resized(largest)).upper <= epsilon
+        further = near + (largest - near) * (1 + 1e-6)
+        assert found.under(shift.resized(further)).upper > epsilon
+    assert found.largest_radius(np.nextafter(fewest, 0)) is None and found.largest_radius(most) == far
+
+
 def wide() -> Network:
     rng = np.random.default_rng(3)
     weights = [rng.normal(size=(6, 6)), rng.normal(size=(2, 6))]

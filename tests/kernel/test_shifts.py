@@ -169,6 +169,16 @@ def test_the_conjugate_is_rounded_up(s: float) -> None:
         assert found >= truth and found - truth <= 1e-11 * (1 + abs(truth))
 
 
+def test_the_conjugate_of_what_is_far_below_0() -> None:
+    """It is about ``−1 − log |s|``, whatever ``s``: an index of 1,000 has such slopes."""
+    for s in (-1e10, -1e100, -3.77e262, -1e300):
+        with mpmath.workdps(60):
+            x = mpmath.findroot(lambda x, s=s: (x + 1 - mpmath.exp(-x)) / s - 1, -mpmath.log(1 - mpmath.mpf(s)))  # type: ignore[misc]
+            truth = mpmath.exp(x) - 1 + x
+        assert truth <= conjugate_up(s) <= truth + 1e-9 * abs(truth)
+    assert conjugate_up(-math.inf) == conjugate_up(-1.7e308) == conjugate_up(-1e300)
+
+
 @quick
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8))
 def test_the_index_is_rounded_up(seed: int, bins: int) -> None:

@@ -65,23 +65,27 @@ def test_everybody_in_reach(seed: int, order: float, missing: bool, small: bool)
     cost = np.abs((people - x) * weights)
     cost = cost.sum(1) if order == 1 else np.sqrt((cost**2).sum(1))
     share = 1 / (1 + np.exp(-outputs_of(trees, domain, people)[:, 0]))
-    violation = np.zeros(len(people))
+    violation, turned = np.zeros(len(people)), np.zeros(len(people), dtype=bool)
     near = np.flatnonzero(cost <= radii[-1])
     for i in near:
         alike = (np.abs(people - people[i]) <= tolerance + 1e-12).all(1)
         violation[i] = np.abs(share[alike] - share[i]).max()
+        turned[i] = ((share[alike] > 0.5) != (share[i] > 0.5)).any()
     reach = bounds.reach(ground)
     cells = tree_reach.CELLS
     try:
         tree_reach.CELLS = 4 if small else cells
         bound = reach.bound(x, radii)[0]
+        stands = np.array([bool(reach.stands(x, radius)[0]) for radius in radii])
     finally:
         tree_reach.CELLS = cells
     truth = np.array([violation[cost <= r].max(initial=0.0) for r in radii])
-    assert (bound >= truth - 1e-12).all()
+    flips = np.array([turned[cost <= r].any() for r in radii])
+    assert (bound >= truth - 1e-12).all() and not (stands & flips).any()
     assert reach.everywhere(x)[0] >= violation.max() - 1e-12
     if not small and not missing:
         assert np.allclose(bound, truth, atol=1e-10)
+        assert (stands == ~flips).all() or np.abs(share - 0.5).min() < 1e-9
 
 
 @settings(max_examples=60, deadline=None)

@@ -12,8 +12,10 @@ import pandas as pd
 from tests.kernel import forests
 
 import isonomy
-from isonomy import records
+from isonomy import Drift, Marginals, Mix, Part, Stability, Transport, records
 from isonomy.attacks import AttackBudget
+from isonomy.certificates.protocol import Shift
+from isonomy.certificates.reweighting import Reweighting
 from isonomy.model import Model
 from isonomy.networks import Network
 from isonomy.networks.graph import Activation, Graph, Node, affine
@@ -23,6 +25,9 @@ from isonomy.trees.model import TreeModel
 
 TREES = 1000
 """From this seed on models are trees."""
+
+SHIFTS = 2000
+"""From this seed on shifts are of the other kinds, in turn, with further ones beside them."""
 
 MODELS = ("relu", "leaky_relu", "gelu", "sigmoid", "tanh", "residual", "branching", "linear")
 
@@ -129,15 +134,45 @@ def decided(rng: np.random.Generator, head: str, outputs: int) -> dict[str, Any]
     return {}
 
 
+def reweighting(rng: np.random.Generator, some: Population, kind: int) -> Reweighting:
+    """A shift in which no individual moves, of a kind."""
+    strangers = float(rng.choice([0.0, 0.05]))
+    if kind == 0:
+        return Part(float(rng.choice([0.1, 0.5, 1.0])), strangers)
+    if kind == 1:
+        return Stability(float(rng.choice([0.0, 0.1, 0.25, 3.0])), int(rng.integers(1, 21)), strangers)
+    if kind == 2:
+        return Mix(["sex"], strangers=strangers)
+    has = some.weights @ some.x[:, some.schema.slices["sex"]]
+    shares = (has / has.sum() + (has > 0) / (has > 0).sum()) / 2
+    known = {"sex": dict(zip(("f", "m"), shares.tolist(), strict=True))}
+    return Marginals(known, float(rng.choice([0.0, 0.3])), strangers)
+
+
+def shifts(rng: np.random.Generator, some: Population, kind: int) -> list[Shift]:
+    """A shift of a kind, and further ones in which no individual moves."""
+    more = [reweighting(rng, some, each) for each in range(4) if rng.random() < 0.4]
+    if kind < 4:
+        return [reweighting(rng, some, kind), *more]
+    amounts = {"income": "10%", "rate": 0.05, "age": 2.0, "hours": 3.0}
+    own = {each.name: amounts[each.name] for each in some.schema.features if each.name in amounts}
+    drift = Drift(own, average=bool(rng.integers(2))) if own else Transport(0.1)
+    if kind == 4:
+        return [drift, *more]
+    moves = drift if rng.integers(2) else Transport(0.1)
+    return [reweighting(rng, some, int(rng.integers(3))) & moves, *more]
+
+
 def write(seed: int, directory: Path, most: int = 300) -> str:
     """An honest certificate of at most so many people, and what it is about."""
     rng = np.random.default_rng([12, seed])
     of = schema(rng)
     kind = ("counterparts", "lp", "mahalanobis", "sensitive", "explore")[seed % 5]
     domain = ["realizable", "realizable", "relaxed", "unbounded"][rng.integers(4)]
-    if kind in ("counterparts", "explore") and domain == "unbounded":  # where moves are free
+    if (kind in ("counterparts", "explore") or seed >= SHIFTS) and domain == "unbounded":  # where moves are free
         domain = "relaxed"
-    domain = "realizable" if seed >= TREES else domain
+    forest = TREES <= seed < SHIFTS
+    domain = "realizable" if forest else domain
     n = int(
         [1, 2, 3, rng.integers(4, 20), rng.integers(20, 80), 300][rng.choice(6, p=[0.1, 0.1, 0.2, 0.4, 0.15, 0.05])]
     )
@@ -165,9 +200,12 @@ def write(seed: int, directory: Path, most: int = 300) -> str:
     elif head == "regression" and rng.random() < 0.3:
         options["output_range"] = (-50.0, 50.0)
     options |= decided(np.random.default_rng([13, seed]), head, outputs)
+    if seed >= SHIFTS:
+        options = {name: value for name, value in options.items() if name not in ("gamma", "order", "ground")}
+        options["shift"] = shifts(np.random.default_rng([14, seed]), some, seed % 6)
     delta = 1.0 if kind == "counterparts" else float(rng.choice([0.0, 0.05, 0.3]))
     judged: Model = network(rng, model, of.width, outputs, head)
-    if seed >= TREES:
+    if forest:
         model, judged = "trees", trees(rng, of, outputs, head)
     found = isonomy.certify(judged, some, metric(rng, kind, some), delta, progress=None, **options)
     records.write(directory, found)

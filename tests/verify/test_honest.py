@@ -71,6 +71,17 @@ def test_honest_certificates_of_trees_are_accepted(first: int, tmp_path: Path) -
     checked(paths, MACHINES[first // 10 % 2])
 
 
+@pytest.mark.parametrize(
+    "first", [honest.SHIFTS, *(pytest.param(honest.SHIFTS + k, marks=pytest.mark.slow) for k in range(12, 132, 30))]
+)
+def test_honest_certificates_of_every_shift_are_accepted(first: int, tmp_path: Path) -> None:
+    """Twelve in the fast tests, a hundred and twenty more in the slow ones."""
+    paths, count, most = {}, *((12, 12) if first == honest.SHIFTS else (30, 80))
+    for seed in range(first, first + count):
+        paths[str(tmp_path / str(seed))] = honest.write(seed, tmp_path / str(seed), most)
+    checked(paths, MACHINES[first // 2 % 2])
+
+
 def test_bounds_do_not_hang_on_who_else_is_asked_about(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A table is checked in other batches than those in which it was certified."""
     asked: list[Any] = []

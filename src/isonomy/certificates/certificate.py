@@ -32,6 +32,7 @@ from isonomy.certificates.protocol import MassPlan, MovedClaims, Shift, ShiftDua
 from isonomy.certificates.reweighting import Behind, Reweighting, ShiftBounds
 from isonomy.certificates.worst_case import Points, WorstCase
 from isonomy.errors import DataError, ParameterError, template
+from isonomy.given import number
 from isonomy.population import Population
 from isonomy.problem import Problem
 from isonomy.similarity.metric import Metric
@@ -332,7 +333,23 @@ class Certificate:
     def largest_gamma(self, epsilon: float) -> float | None:
         """Return the γ up to which the profiles show that no population exceeds ε; None if the individuals do."""
         self.shift.number("gamma")  # refuses a shift without one
-        return self.dual.largest_gamma(epsilon)
+        return self.largest_radius(epsilon)
+
+    def largest_radius(self, epsilon: float) -> float | None:
+        """Return the size of the shift, everything else of it as it is, up to which it is shown that no population
+        exceeds ε: γ, κ, a residual, how many times a drift, the strangers of a mix; of a part, the least share. None if
+        not even the fewest populations keep to ε. A search for it may end a little short of it, never beyond."""
+        if not isinstance(shift := self.shift, Reweighting):
+            return self.dual.largest_gamma(epsilon)
+        epsilon = number("epsilon", epsilon, "a number >= 0")
+        shift, local = shift.resolved(self.x, self.problem.schema, self.weights), self.local
+        groups, largest = shift.groups(self.x, self.problem.schema), self.profiles.largest
+
+        def keeps(size: float) -> bool:
+            resized = shift.resized(size)
+            return resized.answer(local.upper, local.lower, self.weights, groups, largest).upper <= epsilon
+
+        return shift.furthest(keeps)
 
     @cached_property
     def population(self) -> PopulationBound:

@@ -224,8 +224,8 @@ def _places(problem: Problem, field: Field, batches: Iterable[Regions]) -> Itera
         near = _promising(field, regions)
         anchors, inside = find_anchors(near.sets, len(near))
         near, anchors = near[inside], anchors[inside]
-        step = problem.similarity.at_once(near.centre, (near.sets.low, near.sets.high))
-        step = step if product_of(problem.similarity.kernel, near.centre[:1]) is None else HELD
+        listed, wander = product_of(problem.similarity.kernel, near.centre[:1]) is None, (near.sets.low, near.sets.high)
+        step = problem.similarity.at_once(near.centre, wander) if listed else HELD
         for start in range(0, len(near), step):
             yield near[start : start + step], anchors[start : start + step]
 

@@ -10,7 +10,7 @@ answered from one set of local bounds.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -28,6 +28,9 @@ from isonomy_verify.behind import behind, bound_behind, reached_behind
 from isonomy_verify.claims import inflated
 from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, Individuals
 from isonomy_verify.reweighting import Hints, Sample, sample_of
+
+HALVINGS = 36
+"""Steps of a search for the largest size."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,8 @@ class Reweighting(Shift):
 
     strangers: float
     noun: ClassVar[str] = "population"
-    infers: ClassVar[bool] = True
-    """Whether there is a bound of the populations made of the one behind independent draws."""
+    span: ClassVar[tuple[float, float]] = (0.0, 2.0**10)
+    """The size with the fewest populations, and one with nearly all that there are."""
 
     @property
     @abstractmethod
@@ -145,6 +148,24 @@ class Reweighting(Shift):
         mean, share_of = behind(alone, self.kernel, weights, groups, hints, risk)
         changed = claim["changes"] and claim["changes"] | {"behind": share_of}
         return claim | {"changes": changed, "behind": mean}
+
+    def furthest(self, keeps: Callable[[float], bool]) -> float | None:
+        """Return the furthest size of :attr:`span`, by bisection, that ``keeps`` to something, as all that are less far
+        do, too; None where none does."""
+        near, far = self.span
+        least, most = 0.0, 1.0
+
+        def size(way: float) -> float:
+            return near + (far - near) * way**4  # finest where populations are few
+
+        if not keeps(near):
+            return None
+        if keeps(far):
+            return far
+        for _ in range(HALVINGS):
+            middle = (least + most) / 2
+            least, most = (middle, most) if keeps(size(middle)) else (least, middle)
+        return size(least)
 
     # -- words
 

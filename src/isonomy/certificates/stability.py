@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
+from scipy.special import wrightomega
 
 from isonomy.arithmetic import FloatArray, parameter
 from isonomy.certificates.indices import Audited, Index, NewPeople, State
@@ -231,10 +232,8 @@ def _level(values: FloatArray, shares: FloatArray, slope: float) -> tuple[float,
 
 
 def _tilt(s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return ``x`` with ``x - expm1(-x) = s``, by Newton's steps; at most 600."""
+    """Return ``x`` with ``x - expm1(-x) = s``, at most 600: ``u = exp(-x)`` has ``u + ln u = 1 - s``, of which Wright's
+    function is the solution, and one of Newton's steps makes small ``x`` as exact as large ones."""
     s = np.clip(s, -1e300, 600.0)
-    x = np.where(s > 1, s - 1, np.where(s > -2, s / 2, -np.log1p(np.maximum(-s, 0.0))))
-    for _ in range(8):
-        e = np.exp(-x)
-        x = x - (x - np.expm1(-x) - s) / (1 + e)
-    return x
+    x = -np.log(wrightomega(1 - s))
+    return np.asarray(x - (x - np.expm1(-x) - s) / (1 + np.exp(-x)))
