@@ -21,6 +21,7 @@ from isonomy_verify.arithmetic import Array
 from isonomy_verify.branching import Leaves
 from isonomy_verify.domain import Mask
 from isonomy_verify.heads import Contests, Head
+from isonomy_verify.hints.ascent import improve
 from isonomy_verify.models import PARTS as PARTS
 from isonomy_verify.models import Known
 from isonomy_verify.sets import Regions, region_of
@@ -132,7 +133,7 @@ def _search(bounds: LocalBounds, piece: Regions, goals: Goals, stands: Mask, spe
         rows = np.sort(rows[np.argsort(leaves.bound[rows], kind="stable")[:BATCH]])  # the nearest to be done: few wait
         sign, owner = goals.sign[leaves.root[rows]], mine.owner[leaves.root[rows]]
         np.add.at(spent, owner, 1)
-        cut = leaves.improve(rows, head.needed(sign))
+        cut = improve(leaves, rows, head.needed(sign))
         done = head.excluded(sign, leaves.bound[rows])
         leaves.close(rows[done])
         layer, column, value = cut.layer.copy(), cut.column.copy(), cut.value.copy()

@@ -30,6 +30,7 @@ from isonomy.search.leaves import bound_by_linear_program
 from isonomy.similarity.regions import Regions
 from isonomy_verify.branching import Leaves
 from isonomy_verify.cutting import SMALLEST, Cut, cut_box
+from isonomy_verify.hints.ascent import improve
 
 BATCH = 512
 """Parts that are bounded together."""
@@ -113,7 +114,7 @@ class Trees:
         """Bound parts, submit candidates in them, and cut those that are still above their target."""
         leaves = self.leaves
         roots = leaves.root[rows]
-        best = leaves.improve(rows, target()[roots])
+        best = improve(leaves, rows, target()[roots])
         above = leaves.bound[rows] > target()[roots]
         self._submit_candidates(roots[above], best.moves[above])
         above = leaves.bound[rows] > target()[roots]
