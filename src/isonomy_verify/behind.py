@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import SHIFT, Array, exact_sum, mean_up, products_down, rounded_down, rounded_up
-from isonomy_verify.claims import POINTS, ROWS, Profiles, claimed_heights, downward, inflated, outward
+from isonomy_verify.claims import CLAIM_ROWS, POINTS, Profiles, claimed_heights, downward, inflated, outward
 from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, Individuals
 from isonomy_verify.models import ReachBounds
 from isonomy_verify.reweighting import Reweighting, Sample
@@ -216,8 +216,8 @@ def stands_within(reach: ReachBounds, x: Array, rows: NDArray[np.intp], steady: 
     stands, radii = np.ones(len(rows), dtype=bool), np.asarray(steady[rows])
     for radius in np.unique(radii[radii > 0]):
         some = np.flatnonzero(radii == radius)
-        for start in range(0, len(some), ROWS):
-            block = some[start : start + ROWS]
+        for start in range(0, len(some), CLAIM_ROWS):
+            block = some[start : start + CLAIM_ROWS]
             stands[block] = reach.stands(np.ascontiguousarray(x[rows[block]]), float(radius))
     return stands
 

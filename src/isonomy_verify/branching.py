@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import Array
-from isonomy_verify.enclosure import BLOCK, Prepared, Run, landing_of, moves
+from isonomy_verify.enclosure import BLOCK, Prepared, Run, linear_image_of, moves
 from isonomy_verify.lines import Lines
 from isonomy_verify.regions import BallBox, Index, Region
 
@@ -154,10 +154,10 @@ class Leaves:
         if self.region is not None:
             region = self.region[roots].boxed(*self.box(rows))
         start = [each if len(each) == 1 else each[roots] for each in self.start]
-        landings = None
+        linear_images = None
         if region is not None:  # without their ranges, which are known, unless a box was cut
-            landings = [landing_of(layer, region, ranges=since < 0) for layer in self.prepared.network.layers]
-        run = Run(self.prepared, self.x[roots], region, start, landings)
+            linear_images = [linear_image_of(layer, region, ranges=since < 0) for layer in self.prepared.network.layers]
+        run = Run(self.prepared, self.x[roots], region, start, linear_images)
         last, empty = len(self.widths), np.zeros(len(rows), dtype=bool)
         for k in range(last):
             low, high = self.ranges(k, rows)
@@ -182,7 +182,7 @@ class Leaves:
         root, run = self.root[parts.rows], parts.run
         lines = [_lines(run, k, hints) for k in range(len(self.widths))]
         bound = run.side(self.output[root], self.sign[root], lines, (), hints.multipliers, hints.split)[0]
-        bound = np.where(run.burst, np.inf, np.where(parts.empty, -np.inf, bound))
+        bound = np.where(run.overflow, np.inf, np.where(parts.empty, -np.inf, bound))
         self.bound[parts.rows] = np.minimum(self.bound[parts.rows], bound)
 
     def fresh(self, rows: Index) -> Bools:
@@ -210,7 +210,7 @@ class Leaves:
         begin = end if begin is None else begin
         if not (np.isfinite(end).all() and np.isfinite(begin).all()):
             raise ValueError("A cut must be at a finite number.")
-        fresh = self._room(len(rows))
+        fresh = self._free_rows(len(rows))
         for kept in self._kept.values():
             kept[fresh] = kept[rows]
         self.open[fresh] = True
@@ -251,9 +251,9 @@ class Leaves:
         matrices: list[Array] = []
         constants: list[Array] = []
         for k, layer in enumerate(layers):
-            landing = run.landings[k]
-            width = len(landing.matrix[0]) if landing is not None else run.columns
-            matrix = np.zeros((layer.width, width)) if landing is None else landing.matrix
+            linear_image = run.linear_images[k]
+            width = len(linear_image.matrix[0]) if linear_image is not None else run.columns
+            matrix = np.zeros((layer.width, width)) if linear_image is None else linear_image.matrix
             constant = np.array(run.start[k][0])
             for block in layer.blocks:
                 if block.source:
@@ -289,7 +289,7 @@ class Leaves:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _room(self, count: int) -> Index:
+    def _free_rows(self, count: int) -> Index:
         """Rows that nobody uses."""
         free = np.flatnonzero(~self.open)
         if len(free) < count:
@@ -305,14 +305,14 @@ class Leaves:
         region = None if self.region is None else self.region[rows]
         run = Run(self.prepared, self.x[rows], region).forward()
         for k, start in enumerate(run.start):
-            if run.landings[k] is not None:
+            if run.linear_images[k] is not None:
                 self.start[k][rows] = start
         for k in range(len(self.widths)):
             self._kept[f"low{k}"][rows], self._kept[f"high{k}"][rows] = run.range[k]
             self._kept[f"slope{k}"][rows] = run.lines[k].slope > 0.5
         if region is not None:
             self._kept["box low"][rows], self._kept["box high"][rows] = region.low, region.high
-        self._kept["bound"][rows][run.burst] = np.inf
+        self._kept["bound"][rows][run.overflow] = np.inf
 
 
 def _lines(run: Run, k: int, hints: Hints) -> Lines:

@@ -29,7 +29,7 @@ to 2e-7 on other BLAS kernels and in other batches, as ``tests/verify/test_hones
 POINTS = 1e-9
 """The same below violations at single pairs, which are runs and nothing else."""
 
-ROWS = 16_384
+CLAIM_ROWS = 16_384
 """Individuals looked at at a time."""
 
 
@@ -118,8 +118,8 @@ def claimed_people(
     profiles: Profiles, weights: Array, then: Movement, multiplier: float | None, groups: Groups | None
 ) -> Sample:
     """Individuals who count, with what is claimed of each of them with the multiplier in the place of own bounds."""
-    starts = range(0, len(weights), ROWS)
-    rows = [np.arange(start, min(start + ROWS, len(weights))) for start in starts]
+    starts = range(0, len(weights), CLAIM_ROWS)
+    rows = [np.arange(start, min(start + CLAIM_ROWS, len(weights))) for start in starts]
     high = np.concatenate([claimed_heights(profiles, some, then, multiplier) for some in rows])
     return sample_of(high, np.zeros(len(high)), weights, groups)
 
@@ -132,8 +132,8 @@ def claimed_upper(profiles: Profiles, weights: Array, shift: Movement, multiplie
     """
     total = hidden = weight = 0
     highest, largest = 0.0, float(inflated(profiles.largest))
-    for start in range(0, len(weights), ROWS):
-        rows = np.arange(start, min(start + ROWS, len(weights)))
+    for start in range(0, len(weights), CLAIM_ROWS):
+        rows = np.arange(start, min(start + CLAIM_ROWS, len(weights)))
         rows = rows[weights[rows] > 0]
         if not len(rows):
             continue

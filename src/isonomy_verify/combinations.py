@@ -29,11 +29,14 @@ import numpy as np
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.branches import states_of
 from isonomy_verify.domain import Mask
-from isonomy_verify.enclosure import Prepared, Run, landing_of
-from isonomy_verify.regions import BallBox, Index, Landing
+from isonomy_verify.enclosure import Prepared, Run, linear_image_of
+from isonomy_verify.regions import BallBox, Index, LinearImage
 from isonomy_verify.sets import ConvexSets, Regions
-from isonomy_verify.similar import MAX_BRANCHES, Similarity, Wander
+from isonomy_verify.similar import MAX_BRANCHES, CentreBox, Similarity
 from isonomy_verify.tiers import Enclosure
+
+MANY = 16
+"""Regions, or combinations, of one individual from which on intervals of all save more passes than they cost."""
 
 TILE = 2**17
 """Activations of a layer, over people and combinations, that are worked on together: these stay in cache."""
@@ -80,17 +83,17 @@ class Product(NamedTuple):
         return Regions(row, self.at(row, combination), sets)
 
 
-def product_of(similarity: Similarity, x: Array, wander: Wander | None = None) -> Product | None:
+def product_of(similarity: Similarity, x: Array, centre_box: CentreBox | None = None) -> Product | None:
     """Return the similar sets of the rows of ``x``, which lie in the domain, as products; None where they are none, or
     have more combinations than are to be listed, or than :data:`MAX_BRANCHES`, whatever a certificate asks for.
 
-    With ``wander`` they hold differences, as those of :meth:`Similarity.regions`.
+    With ``centre_box`` they hold differences, as those of :meth:`Similarity.regions`.
     """
     domain = similarity.domain
     if domain.kind != "realizable" or len(similarity.form.root):
         return None
     x = np.ascontiguousarray(x, dtype=np.float64)
-    low, high = (np.array(np.broadcast_to(side, x.shape)) for side in similarity.ranges(x, wander))
+    low, high = (np.array(np.broadcast_to(side, x.shape)) for side in similarity.ranges(x, centre_box))
     movable = sorted(block for block in domain.blocks if not domain.immutable[slice(*block)].all())
     states = [(block, states_of(block, x, low, high)[1]) for block in movable]
     listed = [
@@ -100,7 +103,7 @@ def product_of(similarity: Similarity, x: Array, wander: Wander | None = None) -
         return None
     fixed = ~(domain.numeric & ~domain.immutable)
     low[:, fixed] = high[:, fixed] = 0.0
-    similarity.narrow(x, low, high, still=wander is None)
+    similarity.narrow(x, low, high, still=centre_box is None)
     choice = np.array([*every(*(some for _, _, some in listed))], dtype=np.int64)
     columns = np.concatenate([np.zeros(0, dtype=np.int64), *(np.arange(*block) for block, _, _ in listed)])
     held, allowed = np.zeros((len(choice), len(columns))), np.ones((len(x), len(choice)), dtype=bool)
@@ -136,10 +139,12 @@ class Tile(NamedTuple):
         mine = np.broadcast_to(own, (self.people.stop, own.shape[1])) if len(own) == 1 else own
         return np.asarray((mine[self.people, None, :] + more[self.combinations]).reshape(-1, own.shape[1]))
 
-    def landing(self, landing: Landing) -> Landing:
+    def linear_image(self, linear_image: LinearImage) -> LinearImage:
         """How the boxes of people meet a layer, pair by pair."""
-        low, high, reach = (a if len(a) == 1 else a[self.owner] for a in (landing.low, landing.high, landing.reach))
-        return landing._replace(low=low, high=high, reach=reach)
+        low, high, reach = (
+            a if len(a) == 1 else a[self.owner] for a in (linear_image.low, linear_image.high, linear_image.reach)
+        )
+        return linear_image._replace(low=low, high=high, reach=reach)
 
 
 class Images:
@@ -151,11 +156,11 @@ class Images:
         base = np.array(product.centre)
         base[:, product.columns] = 0.0
         self.box = BallBox(product.low, np.maximum(product.low, product.high))
-        self.landings = [landing_of(layer, self.box) for layer in prepared.network.layers]
+        self.linear_images = [linear_image_of(layer, self.box) for layer in prepared.network.layers]
         self.own: list[Array] = []
         self.more: list[Array | None] = []
-        for layer, landing in zip(prepared.network.layers, self.landings, strict=True):
-            if landing is None:
+        for layer, linear_image in zip(prepared.network.layers, self.linear_images, strict=True):
+            if linear_image is None:
                 self.own.append(layer.bias[None])
                 self.more.append(None)
             else:
@@ -176,12 +181,12 @@ class Images:
         for tile in self.tiles():
             with np.errstate(all="ignore"):  # what overflows ends as an infinite bound
                 run = self.run(tile).forward(passes=False, lines=False)
-                lost, (low, high) = run.burst[:, None], run.range[-1]
+                lost, (low, high) = run.overflow[:, None], run.range[-1]
                 yield tile, Enclosure(np.where(lost, -np.inf, low), np.where(lost, np.inf, high))
 
     def run(self, tile: Tile) -> Run:
         """A run over the pairs of a tile, which has yet to go forward; not for passes."""
         x = self.product.at(tile.owner, tile.combination)
         start = [own if more is None else tile.pairs(own, more) for own, more in zip(self.own, self.more, strict=True)]
-        landings = [None if each is None else tile.landing(each) for each in self.landings]
-        return Run(self.prepared, x, self.box[tile.owner], start, landings)
+        linear_images = [None if each is None else tile.linear_image(each) for each in self.linear_images]
+        return Run(self.prepared, x, self.box[tile.owner], start, linear_images)

@@ -21,13 +21,10 @@ from isonomy_verify.arithmetic import TINY, U, gamma
 from isonomy_verify.combinations import Images, Product, Tile
 from isonomy_verify.differences import Difference, Gap, Pairs, gap
 from isonomy_verify.domain import Domain
-from isonomy_verify.enclosure import Ends, Run
+from isonomy_verify.enclosure import BLOCK, Ends, Run
 from isonomy_verify.network import Network
-from isonomy_verify.regions import BallBox, Index, Landing
+from isonomy_verify.regions import BallBox, Index, LinearImage
 from isonomy_verify.sets import Regions, region_of
-
-BLOCK = 256
-"""People whose near runs are enclosed together."""
 
 
 def is_shared(network: Network) -> bool:
@@ -71,30 +68,36 @@ class Gaps:
         self.pairs, self.near, self.product = pairs, Near.of(pairs, near, tight), product
         low, high = domain.low - product.centre, domain.high - product.centre
         moves = (near.sets.low + product.low, near.sets.high + product.high)
-        room = (4 * U) * (np.abs(low) + np.abs(high) + np.abs(moves[0]) + np.abs(moves[1])) + TINY
+        slack = (4 * U) * (np.abs(low) + np.abs(high) + np.abs(moves[0]) + np.abs(moves[1])) + TINY
         number = domain.numeric
-        least = np.where(number, np.maximum(moves[0], low) - room, 0.0)
-        most = np.where(number, np.maximum(np.minimum(moves[1], high) + room, least), 0.0)
+        least = np.where(number, np.maximum(moves[0], low) - slack, 0.0)
+        most = np.where(number, np.maximum(np.minimum(moves[1], high) + slack, least), 0.0)
         self.far = Images(pairs.far, product._replace(low=least, high=most))
         self.between = Images(pairs.between, product)
         # Of differences of categories nothing is known but that they are between −1 and 1.
         wide = np.zeros(product.low.shape)
         wide[:, product.columns] = 1.0
         self.box = BallBox(np.minimum(product.low, -wide), np.maximum(product.high, np.maximum(product.low, wide)))
-        self.landing = self._landing()
+        self.linear_image = self._landing()
 
-    def _landing(self) -> Landing:
+    def _landing(self) -> LinearImage:
         """How far the first layer moves without ``F_j``: the box, less the own categories."""
-        layer, product, landing = self.pairs.network.layers[0], self.product, self.between.landings[0]
-        assert landing is not None
+        layer, product, linear_image = self.pairs.network.layers[0], self.product, self.between.linear_images[0]
+        assert linear_image is not None
         weight, size = layer.transposed[0][product.columns], layer.blocks[0].size[:, product.columns].T
         mine = product.centre[:, product.columns]
         own, sizes = mine @ weight, mine @ size + (product.states @ size).max(0, initial=0.0)
-        room = sizes * gamma(4 * len(product.columns) + 16)
-        room = room + (16 * U) * (np.abs(landing.low) + np.abs(landing.high) + sizes) + TINY
-        reach = (landing.reach + sizes) * (1 + gamma(2 * len(product.columns) + 8)) + TINY
+        slack = sizes * gamma(4 * len(product.columns) + 16)
+        slack = slack + (16 * U) * (np.abs(linear_image.low) + np.abs(linear_image.high) + sizes) + TINY
+        reach = (linear_image.reach + sizes) * (1 + gamma(2 * len(product.columns) + 8)) + TINY
         reach = np.broadcast_to(reach, own.shape)
-        return Landing(landing.matrix, landing.loss, landing.low - own - room, landing.high - own + room, reach)
+        return LinearImage(
+            linear_image.matrix,
+            linear_image.loss,
+            linear_image.low - own - slack,
+            linear_image.high - own + slack,
+            reach,
+        )
 
     def intervals(self) -> Iterator[tuple[Tile, Gap]]:
         """Yield what intervals say of every combination, tile by tile."""
@@ -104,16 +107,16 @@ class Gaps:
     @np.errstate(all="ignore")
     def _enclosed(self, tile: Tile) -> Gap:
         last, far, owner = self.pairs.network.depth, self.far.run(tile), tile.owner
-        near, more, landing = self.near.at(owner), self.between.more[0], self.landing
+        near, more, linear_image = self.near.at(owner), self.between.more[0], self.linear_image
         assert more is not None
-        low, high = tile.pairs(landing.low, more), tile.pairs(landing.high, more)
-        first = landing._replace(low=low, high=high, reach=landing.reach[owner])
-        landings = [first, *[None] * last]
-        between = Difference(self.between.prepared, near, far, self.box[owner], None, landings)
+        low, high = tile.pairs(linear_image.low, more), tile.pairs(linear_image.high, more)
+        first = linear_image._replace(low=low, high=high, reach=linear_image.reach[owner])
+        linear_images = [first, *[None] * last]
+        between = Difference(self.between.prepared, near, far, self.box[owner], None, linear_images)
         for k in range(last + 1):
             far.step(k, passes=False, lines=False)
             between.step(k, passes=False, lines=False)
             if k < last:
                 far.range[k] = between.runs(k)[1]
                 far.relax(k, wanted=False)
-        return gap(near.range[last], far.range[last], between.range[last], between.burst)
+        return gap(near.range[last], far.range[last], between.range[last], between.overflow)

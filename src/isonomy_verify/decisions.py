@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.branching import Leaves
+from isonomy_verify.cutting import SMALLEST
 from isonomy_verify.domain import Mask
 from isonomy_verify.heads import Contests, Head
 from isonomy_verify.hints.ascent import improve
@@ -34,11 +35,8 @@ if TYPE_CHECKING:
 PEOPLE, BATCH = 64, 512
 """Individuals, and parts, that are looked at together."""
 
-FEW = 6
+FEW_MOVING = 6
 """Up to so many coordinates that move, boxes are cut where activations are curved: of a curve no cut is the end."""
-
-SMALLEST = 1e-9
-"""Sides shorter than this are not cut."""
 
 Index = NDArray[np.int64]
 
@@ -65,7 +63,7 @@ class Goals(NamedTuple):
         return cls(*parts)
 
 
-def certain(bounds: LocalBounds, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
+def proved_decisions(bounds: LocalBounds, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
     """Which of the ``wanted`` (n,) decisions of individuals ``x`` stand: those that the tier has ``known`` as kept,
     those that differ too little to change, and those that at most so many parts each settle."""
     found = known.kept & wanted
@@ -139,7 +137,7 @@ def _search(bounds: LocalBounds, piece: Regions, goals: Goals, stands: Mask, spe
         layer, column, value = cut.layer.copy(), cut.column.copy(), cut.value.copy()
         low, high = leaves.box(rows)
         side = np.where(np.isfinite(high - low) & (high - low > SMALLEST), high - low, 0.0) * influence
-        boxes = (layer < 0) | (leaves.curved & ((side > 0).sum(1) <= FEW))
+        boxes = (layer < 0) | (leaves.curved & ((side > 0).sum(1) <= FEW_MOVING))
         stuck = ~done & boxes & ~(side > 0).any(1) & (layer < 0)
         stands[owner[stuck]] = False
         boxes &= (side > 0).any(1)

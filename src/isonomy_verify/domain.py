@@ -256,9 +256,9 @@ class Domain:
         for flag, value, fill in self.fills:
             missing = (centre[:, flag] == 1.0) & (low[:, flag] == 0.0) & (high[:, flag] == 0.0)
             move = fill - centre[:, value]
-            room = (4 * U) * (abs(fill) + np.abs(centre[:, value]))
-            low[:, value] = np.where(missing, np.maximum(low[:, value], move - room), low[:, value])
-            high[:, value] = np.where(missing, np.minimum(high[:, value], move + room), high[:, value])
+            slack = (4 * U) * (abs(fill) + np.abs(centre[:, value]))
+            low[:, value] = np.where(missing, np.maximum(low[:, value], move - slack), low[:, value])
+            high[:, value] = np.where(missing, np.minimum(high[:, value], move + slack), high[:, value])
         return low, high
 
     def _rows(self, x: ArrayLike) -> Array:

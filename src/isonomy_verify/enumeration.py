@@ -31,13 +31,13 @@ from isonomy_verify.similar import LATTICE_MARGIN, Similarity, filled, is_norm
 from isonomy_verify.text import BadInput, need
 from isonomy_verify.tiers import Enclosure
 
-MOST = 2**22
+MOST_LISTED = 2**22
 """People who may be listed for one choice of categories."""
 
-LARGEST = 2**26
+LISTED_NUMBERS = 2**26
 """People who may be kept in one table."""
 
-HELD = 2**21
+LISTED_ROWS = 2**21
 """Numbers of people who are listed at a time."""
 
 SUM = 1e-6
@@ -73,7 +73,7 @@ def similar_people(similarity: Similarity, x: Array) -> Iterator[tuple[Index, Ar
     """
     domain = similarity.domain
     for regions, axes, total in _counted(similarity, x):
-        for owner, y in _listed(regions, axes, total, max(1, HELD // domain.width)):
+        for owner, y in _listed(regions, axes, total, max(1, LISTED_ROWS // domain.width)):
             near = similarity.form.distance_lower(x[owner], y) <= similarity.delta
             kept = np.flatnonzero(near & domain.allows(x[owner], y))
             yield owner[kept], y[kept]
@@ -93,7 +93,7 @@ def _counted(similarity: Similarity, x: Array) -> Iterator[tuple[Regions, list[_
         regions = filled(regions, domain)
         axes = _axes(regions, domain)
         total = np.prod([np.ones(len(regions)), *(axis.options for axis in axes)], axis=0)
-        if (total > MOST).any():
+        if (total > MOST_LISTED).any():
             raise EndlessError("", float(total.max()))
         yield regions, axes, total.astype(np.int64)
 
@@ -142,7 +142,7 @@ def _lattice(
     first = np.maximum(np.ceil(first - margin), np.ceil(ends[0] - margin))
     last = np.minimum(np.floor(last + margin), np.floor(ends[1] + margin))
     count = np.where(missing, 0.0, np.maximum(last - first + 1, 0.0))
-    if not (count <= MOST).all():
+    if not (count <= MOST_LISTED).all():
         raise EndlessError("", float(np.nan_to_num(count, nan=np.inf).max()))
     steps = np.arange(int(count.max(initial=0)))
     values = ((first[:, None] + steps) - origin) / unit
@@ -198,7 +198,10 @@ class Predictions(Model):
         if people is None:
             return
         need(people.ndim == values.ndim == 2 and len(people) == len(values), "people without predictions")
-        need(0 < len(people) <= LARGEST and people.shape[1] > 0 and values.shape[1] > 0, "a table without predictions")
+        need(
+            0 < len(people) <= LISTED_NUMBERS and people.shape[1] > 0 and values.shape[1] > 0,
+            "a table without predictions",
+        )
         need(np.isfinite(people).all() and np.isfinite(values).all(), "predictions that are no numbers")
         keys = keys_of(people)
         order = np.argsort(keys, kind="stable")
@@ -280,7 +283,7 @@ class PredictionBounds(Bounds):
         same = self.head.settled(at, upper)
         return np.asarray((same >= 0) & (same == self.head.decision(at)))
 
-    def certain(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
+    def proved_decisions(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
         """Which of the ``wanted`` (n,) decisions stand: everybody similar was listed already."""
         return known.kept & wanted
 
@@ -323,7 +326,7 @@ class SampleBounds(PredictionBounds):
         """No decision, whatever ``upper`` (n,) says."""
         return np.zeros(len(x), dtype=bool)
 
-    def certain(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
+    def proved_decisions(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
         """No decision."""
         return np.zeros(len(x), dtype=bool)
 

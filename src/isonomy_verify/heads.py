@@ -346,9 +346,9 @@ class Head:
         cut = self.cut
         low, high = self.received(self._compared(margins))
         size = np.maximum(np.abs(low), np.abs(high)) if self.kind == "regression" else np.ones_like(low)
-        room = change[:, None] * (1 + 4 * U) + self.accuracy
-        room = room + (8 * U) * (size + room)  # numbers of any size: what the sum rounds away
-        low, high, clear = low - room, high + room, 8 * self.accuracy
+        slack = change[:, None] * (1 + 4 * U) + self.accuracy
+        slack = slack + (8 * U) * (size + slack)  # numbers of any size: what the sum rounds away
+        low, high, clear = low - slack, high + slack, 8 * self.accuracy
         if low.shape[1] > 1:
             wins = np.stack(
                 [low[:, c] > np.delete(high, c, axis=1).max(1) + clear for c in range(self.outputs)], axis=1

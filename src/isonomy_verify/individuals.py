@@ -27,7 +27,7 @@ from isonomy_verify.arithmetic import (
     rounded_up,
     up,
 )
-from isonomy_verify.claims import POINTS, ROWS, downward, inflated, outward
+from isonomy_verify.claims import CLAIM_ROWS, POINTS, downward, inflated, outward
 from isonomy_verify.domain import Mask
 from isonomy_verify.models import Bounds
 from isonomy_verify.reweighting import Hints, Reweighting, Sample, bounds, hidden, sample_of
@@ -63,8 +63,8 @@ class Individuals:
         total = least = hidden = weight = 0
         highest, largest = 0.0, float(inflated(self.largest))
         verdicts, counts = np.zeros(2, dtype=np.int64), np.zeros(len(DECISIONS), dtype=np.int64)
-        for start in range(0, len(weights), ROWS):
-            rows = slice(start, start + ROWS)
+        for start in range(0, len(weights), CLAIM_ROWS):
+            rows = slice(start, start + CLAIM_ROWS)
             own, high, low = np.array(weights[rows]), self.highs(rows), deflated(self.lower[rows])
             total += exact_sum(products_up(own, high))
             hidden += exact_sum(products_up(own, up(largest - high)))

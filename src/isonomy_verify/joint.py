@@ -96,10 +96,10 @@ class Joint:
             if not block.source:
                 continue
             j, absolute = block.source - 1, layer.absolute[number]
-            (slope, half), doubt = self._chords(difference, j), difference.doubt[j]
+            (slope, half), value_error = self._chords(difference, j), difference.value_error[j]
             root = _scale(absolute)
             known = np.abs(self.centre[j]) + self.norm[j]
-            passed = np.abs(slope) * (self.open[j] + known * (4 * layer.unit)) + doubt
+            passed = np.abs(slope) * (self.open[j] + known * (4 * layer.unit)) + value_error
             least = (passed + half * (np.abs(self.centre[j]) + self.open[j])) @ absolute
             most = np.maximum(*map(np.abs, difference.range[j]))
             together = np.sqrt(self._largest(j, (half / root) ** 2 * (1 + 16 * U) + SMALL))
@@ -149,7 +149,7 @@ class Joint:
             slope, half = self._chords(difference, j)
             size = np.abs(c) * (1 + 8 * U)
             steepest = max(1.0, difference._shape(j))
-            charge = _dots(size, difference.noise[j] * steepest + difference.doubt[j])
+            charge = _dots(size, difference.noise[j] * steepest + difference.value_error[j])
             return c * slope, np.zeros(1), charge + self.slack(difference, j, np.abs(c) * half)
 
         return relax

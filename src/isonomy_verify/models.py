@@ -32,7 +32,7 @@ class Known(NamedTuple):
     upper: Array
     kept: Mask
     at: Enclosure | None = None
-    pull: Array | None = None
+    direction: Array | None = None
 
 
 class ReachBounds(Protocol):
@@ -89,7 +89,7 @@ class Bounds(ABC):
         """Whose decision cannot change because nobody similar is treated so differently as ``upper`` (n,) says."""
 
     @abstractmethod
-    def certain(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
+    def proved_decisions(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
         """Which of the ``wanted`` (n,) decisions stand, each by at most so many ``parts`` of work."""
 
     @abstractmethod

@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from isonomy_verify.arithmetic import Array, down, stepped_up, up
-from isonomy_verify.combinations import PAIRS, Product, product_of
+from isonomy_verify.combinations import MANY, PAIRS, Product, product_of
 from isonomy_verify.combined import Gaps, is_shared
 from isonomy_verify.domain import Mask
 from isonomy_verify.forms import Form
@@ -32,13 +32,10 @@ from isonomy_verify.similar import DeltaError, Similarity, is_norm
 WIDE = 1e6
 """On the unbounded domain "anybody" is anybody within this radius."""
 
-MANY = 16
-"""Combinations of categories from which on intervals of all of them save more passes than they cost."""
-
 TURNS = (1, 3, 8)
 """Combinations of a person that are bounded tightly, turn by turn."""
 
-ROWS = 65_536
+MEASURED_ROWS = 65_536
 """Rows looked at together when a whole table is measured."""
 
 
@@ -185,8 +182,8 @@ class Reach:
                 return np.inf, WIDE
             with np.errstate(over="ignore"):
                 centre = x.mean(axis=0, keepdims=True)
-            starts = range(0, len(x), ROWS)
-            furthest = max(float(self.ground.distance_upper(x[k : k + ROWS], centre).max()) for k in starts)
+            starts = range(0, len(x), MEASURED_ROWS)
+            furthest = max(float(self.ground.distance_upper(x[k : k + MEASURED_ROWS], centre).max()) for k in starts)
             try:
                 (near,) = self.ball.resized((WIDE + furthest) * (1 + 1e-9), keep=False).regions(centre)
             except DeltaError:

@@ -50,6 +50,7 @@ from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import (
     ROUNDINGS,
+    TINY,
     Array,
     U,
     down,
@@ -169,7 +170,7 @@ class Part:
         """Which populations these are."""
         share = f"parts of these individuals that hold at least the share {written(self.at_least)} of them"
         text = "these individuals, and no other population" if self.at_least == 1 else f"{share}; no one moves"
-        return text + strangers_told(self.strangers)
+        return text + strangers_in_words(self.strangers)
 
 
 @dataclass(frozen=True)
@@ -275,7 +276,7 @@ class Mix:
         """Which populations these are."""
         shares = "in any shares" if self.limits is None else "in shares within limits"
         text = f"mixtures {shares} of the groups of these individuals by {listed(self.features)}, each as it is"
-        return f"{text}; no one moves{strangers_told(self.strangers)}"
+        return f"{text}; no one moves{strangers_in_words(self.strangers)}"
 
 
 @dataclass(frozen=True)
@@ -395,7 +396,7 @@ class Stability:
     def words(self, cost: str) -> str:
         """Which populations these are."""
         what = "any people whose own bounds, in the certificate's bins, have a stability index"
-        return f"{what} of at most {written(self.kappa)} against these individuals'{strangers_told(self.strangers)}"
+        return f"{what} of at most {written(self.kappa)} against these individuals'{strangers_in_words(self.strangers)}"
 
 
 Composable = Part | Mix | Stability
@@ -455,7 +456,7 @@ def conjugate_up(s: float) -> float:
         least = math.expm1(-x)
         if float(down(down(x - (least + EDGE * abs(least))))) >= s:
             top = math.expm1(x)
-            return float(up(up(top + EDGE * abs(top)) + x)) + 2.0**-1000
+            return float(up(up(top + EDGE * abs(top)) + x)) + TINY
         x, step = x + step, 2 * step
     return math.inf
 
@@ -541,7 +542,7 @@ def check_strangers(share: float) -> None:
         raise ValueError(f"'strangers' must be a number from 0 to below 1. Got {share}.")
 
 
-def strangers_told(share: float) -> str:
+def strangers_in_words(share: float) -> str:
     """What is said of strangers, after a semicolon; "" without them."""
     return f"; a share of at most {written(share)} may be anybody at all" if share else ""
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isonomy_verify.arithmetic import Array, down, up
+from isonomy_verify.arithmetic import Array, U, down, up
 from isonomy_verify.domain import Mask
 from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
@@ -31,7 +31,7 @@ from isonomy_verify.tiers import Enclosure
 from isonomy_verify.tree_boxes import FAR, Balls, Grid, Pieces, allowed_groups, compress, project, sharing, sums
 from isonomy_verify.tree_cells import Axis, Boxes, Cells
 
-CELLS = 2**20
+REACH_CELLS = 2**20
 """Cells of the grid around one individual, and places in it."""
 
 VALUES = 128
@@ -231,13 +231,13 @@ class TreeReach:
         pieces = project(cells, hull)
         moving = pieces.moving
         grid = compress(pieces, hull.low[:, moving], hull.high[:, moving])
-        if grid.counts.astype(np.float64).prod() > CELLS:
+        if grid.counts.astype(np.float64).prod() > REACH_CELLS:
             return None
         places = [
             self._places(cells.axes[k], int(k), mine, between, grid.first[d][0], grid.last[d][0])
             for d, k in enumerate(moving.tolist())
         ]
-        if np.prod([float(len(p.group)) for p in places]) > CELLS:
+        if np.prod([float(len(p.group)) for p in places]) > REACH_CELLS:
             return None
         reached = self._reached(near, moving, places, parts)
         z, y = self._sums(pieces, grid, hull, places)
@@ -313,9 +313,9 @@ class TreeReach:
             for d, k in enumerate(moving.tolist()):
                 axis = self.cells.axes[k]
                 if axis.numeric and axis.flag < 0:
-                    room = 4 * 2.0**-53 * (np.abs(centre[0, axis.start]) + 1)
-                    inside = (groups[d][1][0] >= low[0, axis.start] - room) & (
-                        groups[d][0][0] <= high[0, axis.start] + room
+                    slack = 4 * U * (np.abs(centre[0, axis.start]) + 1)
+                    inside = (groups[d][1][0] >= low[0, axis.start] - slack) & (
+                        groups[d][0][0] <= high[0, axis.start] + slack
                     )
                     mask = mask & inside.reshape([1, *(len(inside) if e == d else 1 for e in range(axes))])
             numbers = self.domain.numeric

@@ -71,12 +71,12 @@ def test_everybody_in_reach(seed: int, order: float, missing: bool, small: bool)
         alike = (np.abs(people - people[i]) <= tolerance + 1e-12).all(1)
         violation[i] = np.abs(share[alike] - share[i]).max()
     reach = bounds.reach(ground)
-    cells = tree_reach.CELLS
+    cells = tree_reach.REACH_CELLS
     try:
-        tree_reach.CELLS = 4 if small else cells
+        tree_reach.REACH_CELLS = 4 if small else cells
         bound = reach.bound(x, radii)[0]
     finally:
-        tree_reach.CELLS = cells
+        tree_reach.REACH_CELLS = cells
     truth = np.array([violation[cost <= r].max(initial=0.0) for r in radii])
     assert (bound >= truth - 1e-12).all()
     assert reach.everywhere(x)[0] >= violation.max() - 1e-12

@@ -101,7 +101,7 @@ class Ascent:
         self.run, self.output, self.sign, self.best = run, output, sign.astype(np.float32)[:, None], state
         self.n, self.layers, self.depth = run.n, run.layers, run.network.depth
         self.weights = run.prepared.single
-        self.landings = [None if each is None else single(each.matrix) for each in run.landings]
+        self.linear_images = [None if each is None else single(each.matrix) for each in run.linear_images]
         self.start = [_single(start) for start in run.start]
         self.lines = [[_single(part) for part in line] for line in run.lines]
         self.ranges = [(_single(low), _single(high)) for low, high in run.range[: self.depth]]
@@ -209,8 +209,8 @@ class Ascent:
             block.source: self.sign * both[0][self.output]
             for block, both in zip(self.layers[last].blocks, self.weights[last], strict=True) if block.source
         }  # fmt: skip
-        landing, start = self.landings[last], self.start[last]
-        landed: Any = np.float32(0) if landing is None else self.sign * landing[0][self.output]
+        linear_image, start = self.linear_images[last], self.start[last]
+        input_coefficients: Any = np.float32(0) if linear_image is None else self.sign * linear_image[0][self.output]
         total = np.zeros(self.n) + self.sign[:, 0] * start[np.arange(len(start)) if len(start) > 1 else 0, self.output]
         c: Rows = [None] * last
         for k in range(last - 1, -1, -1):
@@ -226,20 +226,20 @@ class Ascent:
                 m, (first, final) = now.multipliers[k], self.ranges[k]
                 g = g + m
                 total -= (m * np.where(m > 0, first, np.where(m < 0, final, 0))).sum(1)
-            start, landing = self.start[k], self.landings[k]
+            start, linear_image = self.start[k], self.linear_images[k]
             total += g @ start[0] if len(start) == 1 else np.vecdot(g, start)
             for block, both in zip(self.layers[k].blocks, self.weights[k], strict=True):
                 if block.source:
                     more = g @ both[0]
                     carried[block.source] = carried[block.source] + more if block.source in carried else more
-            if landing is not None:
-                landed = landed + g @ landing[0]
-        landed = np.broadcast_to(landed, (self.n, self.run.columns)).astype(np.float64)
+            if linear_image is not None:
+                input_coefficients = input_coefficients + g @ linear_image[0]
+        input_coefficients = np.broadcast_to(input_coefficients, (self.n, self.run.columns)).astype(np.float64)
         if self.splitting is not None:
-            now.place, now.split = self.splitting.step(landed, turns)
-            return total + self.splitting.region.split_support(landed, now.split), c
-        now.place = self.run.region.maximiser(landed, slice(None))
-        return total + np.vecdot(landed, now.place), c
+            now.place, now.split = self.splitting.step(input_coefficients, turns)
+            return total + self.splitting.region.split_support(input_coefficients, now.split), c
+        now.place = self.run.region.maximiser(input_coefficients, slice(None))
+        return total + np.vecdot(input_coefficients, now.place), c
 
     def _forward(self, now: State, c: Rows) -> None:
         """Pre-activations at the place in the network of lines, and what each line costs there."""
@@ -248,9 +248,9 @@ class Ascent:
         place = _single(now.place)
         for k, layer in enumerate(self.layers[:-1]):
             z: Any = self.start[k]
-            landing = self.landings[k]
-            if landing is not None:
-                z = z + place @ landing[1]
+            linear_image = self.linear_images[k]
+            if linear_image is not None:
+                z = z + place @ linear_image[1]
             for block, both in zip(layer.blocks, self.weights[k], strict=True):
                 if block.source:
                     z = z + h[block.source] @ both[1]
