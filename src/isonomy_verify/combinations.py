@@ -15,6 +15,11 @@ combinations × coordinates is never formed.
 a person may take is returned, so that it is no matter which of them are given a pass. ``A_i + F_j`` is the sum of the
 products of one row of weights with the person's coordinates, added up in another order: the charge of a layer's
 rounding holds for every order. All further steps are those of :class:`isonomy_verify.enclosure.Enclosure`.
+
+*Differences* (:class:`Gaps`): ``z`` is near a known ``x`` and has its categories, ``y`` is similar to ``z`` and has any
+of the combinations. The run of ``z`` is enclosed once, the difference of the two runs starts at ``box + F_j − F_own``,
+the run of ``y`` in what the domain leaves of both boxes; each is narrowed by the other two, as in
+:mod:`isonomy_verify.differences`. ``F_j − F_own`` is off by ``γ`` times absolute products of both, which is charged.
 """
 
 from __future__ import annotations
@@ -26,12 +31,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isonomy_verify.arithmetic import Array
+from isonomy_verify.arithmetic import TINY, Array, U, gamma
 from isonomy_verify.branches import states_of
-from isonomy_verify.domain import Mask
-from isonomy_verify.enclosure import Prepared, Run, linear_image_of
+from isonomy_verify.differences import Difference, Gap, Pairs, gap
+from isonomy_verify.domain import Domain, Mask
+from isonomy_verify.enclosure import BLOCK, Ends, Prepared, Run, linear_image_of
+from isonomy_verify.network import Network
 from isonomy_verify.regions import BallBox, Index, LinearImage
-from isonomy_verify.sets import ConvexSets, Regions
+from isonomy_verify.sets import ConvexSets, Regions, region_of
 from isonomy_verify.similar import MAX_BRANCHES, CentreBox, Similarity
 from isonomy_verify.tiers import Enclosure
 
@@ -190,3 +197,98 @@ class Images:
         start = [own if more is None else tile.pairs(own, more) for own, more in zip(self.own, self.more, strict=True)]
         linear_images = [None if each is None else tile.linear_image(each) for each in self.linear_images]
         return Run(self.prepared, x, self.box[tile.owner], start, linear_images)
+
+
+def is_shared(network: Network) -> bool:
+    """Is the input read by the first layer alone, which has an activation? Otherwise nothing here applies."""
+    others = (block.source for layer in network.layers[1:] for block in layer.blocks)
+    return network.depth > 0 and network.layers[0].reads_input_only and 0 not in others
+
+
+class Near:
+    """Ranges of the runs of people near known ones, layer by layer, the last of the outputs; a row for each person, or
+    for each pair."""
+
+    def __init__(self, ranges: list[Ends]) -> None:
+        self.range = ranges
+
+    @classmethod
+    def of(cls, pairs: Pairs, near: Regions, tight: bool) -> Near:
+        """Enclose the runs over the regions ``near``; ``tight``: by backward passes."""
+        parts = []
+        for k in range(0, len(near), BLOCK):
+            some = near[k : k + BLOCK]
+            run = Run(pairs.near, some.centre, region_of(some.sets)).forward(tight)
+            parts.append([*run.range[:-1], *run.outputs(passes=tight)])
+        joined = (zip(*each, strict=True) for each in zip(*parts, strict=True))
+        return cls([(np.concatenate(low), np.concatenate(high)) for low, high in joined])
+
+    def at(self, owner: Index) -> Near:
+        """Those of some people."""
+        return Near([(low[owner], high[owner]) for low, high in self.range])
+
+
+class Gaps:
+    """Bounds of differences over the combinations of people who are near known ones.
+
+    ``product`` holds the differences of numbers and the other person's categories, seen from the known ones; ``near``
+    the regions of the known ones, in which no category moves.
+    """
+
+    @np.errstate(all="ignore")  # what overflows ends as an infinite bound
+    def __init__(self, pairs: Pairs, domain: Domain, near: Regions, product: Product, tight: bool = True) -> None:
+        self.pairs, self.near, self.product = pairs, Near.of(pairs, near, tight), product
+        low, high = domain.low - product.centre, domain.high - product.centre
+        moves = (near.sets.low + product.low, near.sets.high + product.high)
+        slack = (4 * U) * (np.abs(low) + np.abs(high) + np.abs(moves[0]) + np.abs(moves[1])) + TINY
+        number = domain.numeric
+        least = np.where(number, np.maximum(moves[0], low) - slack, 0.0)
+        most = np.where(number, np.maximum(np.minimum(moves[1], high) + slack, least), 0.0)
+        self.far = Images(pairs.far, product._replace(low=least, high=most))
+        self.between = Images(pairs.between, product)
+        # Of differences of categories nothing is known but that they are between −1 and 1.
+        wide = np.zeros(product.low.shape)
+        wide[:, product.columns] = 1.0
+        self.box = BallBox(np.minimum(product.low, -wide), np.maximum(product.high, np.maximum(product.low, wide)))
+        self.linear_image = self._landing()
+
+    def _landing(self) -> LinearImage:
+        """How far the first layer moves without ``F_j``: the box, less the own categories."""
+        layer, product, linear_image = self.pairs.network.layers[0], self.product, self.between.linear_images[0]
+        assert linear_image is not None
+        weight, size = layer.transposed[0][product.columns], layer.blocks[0].size[:, product.columns].T
+        mine = product.centre[:, product.columns]
+        own, sizes = mine @ weight, mine @ size + (product.states @ size).max(0, initial=0.0)
+        slack = sizes * gamma(4 * len(product.columns) + 16)
+        slack = slack + (16 * U) * (np.abs(linear_image.low) + np.abs(linear_image.high) + sizes) + TINY
+        reach = (linear_image.reach + sizes) * (1 + gamma(2 * len(product.columns) + 8)) + TINY
+        reach = np.broadcast_to(reach, own.shape)
+        return LinearImage(
+            linear_image.matrix,
+            linear_image.loss,
+            linear_image.low - own - slack,
+            linear_image.high - own + slack,
+            reach,
+        )
+
+    def intervals(self) -> Iterator[tuple[Tile, Gap]]:
+        """Yield what intervals say of every combination, tile by tile."""
+        for tile in self.far.tiles():
+            yield tile, self._enclosed(tile)
+
+    @np.errstate(all="ignore")
+    def _enclosed(self, tile: Tile) -> Gap:
+        last, far, owner = self.pairs.network.depth, self.far.run(tile), tile.owner
+        near, more, linear_image = self.near.at(owner), self.between.more[0], self.linear_image
+        assert more is not None
+        low, high = tile.pairs(linear_image.low, more), tile.pairs(linear_image.high, more)
+        first = linear_image._replace(low=low, high=high, reach=linear_image.reach[owner])
+        linear_images = [first, *[None] * last]
+        between = Difference(self.between.prepared, near, far, self.box[owner], None, linear_images)
+        for k in range(last + 1):
+            far.step(k, passes=False, lines=False)
+            between.step(k, passes=False, lines=False)
+            if k < last:
+                far.range[k] = between.runs(k)[1]
+                far.relax(k, wanted=False)
+        return gap(near.range[last], far.range[last], between.range[last], between.overflow)

@@ -160,6 +160,7 @@ class Enclosure:
         self.values: list[Ends] = [(x, x)]  # ranges of the sources; that of the input is never asked for
         self.under = np.full(self.n, TINY)  # what underflow can take from a pass
         self.overflow = np.zeros(self.n, dtype=bool)  # where a float32 run may overflow
+        self.directions: list[Array] = []  # output by output, about its slope in the region's own coordinates: hints
         self._kept: dict[int, tuple[Lines, Ends]] = {}
 
     def _start(self, k: int) -> Array:
@@ -448,17 +449,6 @@ def _dot(a: Array, b: Array) -> Array:
 
 class Run(Enclosure):
     """One run of the network."""
-
-    def __init__(
-        self,
-        prepared: Prepared,
-        x: Array,
-        region: Region | None = None,
-        start: Sequence[Array] | None = None,
-        linear_images: Sequence[LinearImage | None] | None = None,
-    ) -> None:
-        super().__init__(prepared, x, region, start, linear_images)
-        self.directions: list[Array] = []  # output by output, about its slope in the region's own coordinates: hints
 
     def open(self, k: int) -> NDArray[np.bool_]:
         """Return where (n, width) the activation is not straight."""

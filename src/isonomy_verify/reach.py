@@ -19,8 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from isonomy_verify.arithmetic import Array, down, stepped_up, up
-from isonomy_verify.combinations import MANY, PAIRS, Product, product_of
-from isonomy_verify.combined import Gaps, is_shared
+from isonomy_verify.combinations import MANY, PAIRS, Gaps, Product, is_shared, product_of
 from isonomy_verify.domain import Mask
 from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
-from isonomy_verify.branching import Leaves
+from isonomy_verify.branching import Hints, Leaves
 from isonomy_verify.enclosure import Prepared
 from isonomy_verify.heads import Head
 from isonomy_verify.hints.ascent import improve
@@ -94,6 +94,31 @@ def test_every_member_keeps_to_the_bound_of_its_part(shared: bool, seed: int) ->
             for row in held:
                 assert not sign * values[-1][0] > arb(float(leaves.bound[row])), paths[row]
             assert not sign * values[-1][0] > arb(float(leaves.upper()[0]))
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("kind", ["relu", "tanh", "hardswish"])
+def test_no_hint_makes_a_bound_false(kind: str, seed: int) -> None:
+    """Slopes, places, multipliers and splits of any size, infinite or no numbers: lines are the kernel's own."""
+    rng = np.random.default_rng(seed)
+    nodes = chain(rng, [2, *rng.integers(2, 5, 2).tolist(), 1], Activation(kind), gain=1.5)
+    x, sign, moves = rng.normal(size=(1, 2)), float(rng.choice([-1.0, 1.0])), members(rng, 2)
+    leaves = leaves_of(nodes, x, False, sign)
+    with ctx.workprec(200):
+        most = max((sign * run(nodes, x[0], v)[0] for v in moves), key=lambda value: float(value.mid()))
+
+    def drawn(calm: float) -> list[Array]:
+        """Mostly numbers of a usual size, some of them beyond what is allowed."""
+        usual = [rng.uniform(-2, 3, (1, width)) for width in leaves.widths]
+        wild = [hostile(rng, each.shape)[int(rng.integers(6))].astype(np.float64) for each in usual]
+        return usual if rng.random() < calm else wild
+
+    for _ in range(20):
+        multipliers = drawn(0.7) if rng.random() < 0.3 else None
+        split = hostile(rng, (1, 2))[int(rng.integers(6))].astype(np.float64)
+        leaves.derive(leaves.enclose(ONE), Hints(drawn(0.8), drawn(0.8), multipliers, split))
+    assert not most > arb(float(leaves.upper()[0]))
 
 
 @settings(max_examples=25, deadline=None)

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from isonomy_verify import local as local_module
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array, stepped_up
-from isonomy_verify.combinations import Images, Product, product_of
-from isonomy_verify.combined import Gaps, is_shared
+from isonomy_verify.combinations import Gaps, Images, Product, is_shared, product_of
 from isonomy_verify.domain import Domain
 from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
