@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import Array
-from isonomy_verify.enclosure import BLOCK, Prepared, Run, linear_image_of, moves
+from isonomy_verify.enclosure import BLOCK, Prepared, Run, linear_image_of
 from isonomy_verify.lines import Lines
 from isonomy_verify.regions import BallBox, Index, Region
 
@@ -47,25 +47,6 @@ class Parts(NamedTuple):
     rows: Index
     run: Run
     empty: Bools
-
-
-class Cut(NamedTuple):
-    """A neuron that was cut: its pre-activation ``form · u + constant`` lies between ``low`` and ``high``."""
-
-    layer: int
-    column: int
-    form: Array
-    constant: float
-    low: float
-    high: float
-
-
-class Forms(NamedTuple):
-    """A leaf as a linear problem: maximise ``goal · u`` over the region, in its own coordinates, within the cuts."""
-
-    goal: Array
-    cuts: list[Cut]
-    region: Region
 
 
 class Leaves:
@@ -134,12 +115,6 @@ class Leaves:
         """Is some activation no piecewise straight function?"""
         activations = [layer.activation for layer in self.prepared.network.layers]
         return any(f is not None and f.shape.curvature > 0 for f in activations)
-
-    def bending(self, row: int) -> int:
-        """How many activations are not straight over a leaf."""
-        activations = [layer.activation for layer in self.prepared.network.layers]
-        ends = [self.ranges(k, np.array([row])) for k in range(len(self.widths))]
-        return sum(int(f.bends(*mine).sum()) for f, mine in zip(activations, ends, strict=False) if f is not None)
 
     def close(self, rows: Index) -> None:
         """Take leaves as they are: their bounds count, and nothing more is done about them."""
@@ -241,51 +216,6 @@ class Leaves:
     def ranges(self, k: int, rows: Index) -> tuple[Array, Array]:
         """What is proved of a layer's pre-activations over leaves."""
         return self._kept[f"low{k}"][rows], self._kept[f"high{k}"][rows]
-
-    @np.errstate(all="ignore")
-    def forms(self, row: int) -> Forms:
-        """One leaf as a linear problem: pre-activations and goal as linear functions of the region's coordinates."""
-        rows = np.array([row])
-        run = self.enclose(rows).run
-        root, layers = self.root[rows], run.layers
-        matrices: list[Array] = []
-        constants: list[Array] = []
-        for k, layer in enumerate(layers):
-            linear_image = run.linear_images[k]
-            width = len(linear_image.matrix[0]) if linear_image is not None else run.columns
-            matrix = np.zeros((layer.width, width)) if linear_image is None else linear_image.matrix
-            constant = np.array(run.start[k][0])
-            for block in layer.blocks:
-                if block.source:
-                    lines = run.lines[block.source - 1]
-                    matrix = matrix + (block.weight * lines.slope[0]) @ matrices[block.source - 1]
-                    middle = lines.slope[0] * constants[block.source - 1] + (lines.above[0] + lines.below[0]) / 2
-                    constant = constant + block.weight @ middle
-            matrices.append(matrix)
-            constants.append(constant)
-        cut = [
-            Cut(k, int(j), matrices[k][j], float(constants[k][j]), *(float(end[0, j]) for end in self.ranges(k, rows)))
-            for k in range(len(self.widths)) for j in np.flatnonzero(self._kept[f"cut{k}"][row])
-        ]  # fmt: skip
-        goal = float(self.sign[root[0]]) * matrices[-1][self.output[root[0]]]
-        return Forms(goal, cut, run.region)
-
-    @np.errstate(all="ignore")
-    def hinted(self, row: int, multipliers: list[tuple[int, int, float]], split: Array | None) -> None:
-        """Bound a leaf with multipliers (layer, column, value) and a split that were found elsewhere."""
-        parts = self.enclose(np.array([row]))
-        given = [np.zeros((1, width)) for width in self.widths]
-        for k, j, value in multipliers:
-            given[k][0, j] = value
-        slopes, _, _ = self.hints(parts.rows)
-        for hint in (None, split):
-            self.derive(parts, Hints(slopes, [None] * len(slopes), given, hint))
-
-    @np.errstate(all="ignore")
-    def moves(self, row: int, place: Array) -> Array:
-        """A move of the input (m,) from a place in the coordinates of :meth:`forms`."""
-        run = self.enclose(np.array([row])).run
-        return np.asarray(moves(run.region, place[None], self.x.shape[1])[0])
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
