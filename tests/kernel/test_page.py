@@ -135,6 +135,43 @@ def test_what_proves_takes_nothing_but_hints_from_what_searches() -> None:
     assert seen == {"decisions"}
 
 
+def constants(path: Path) -> set[str]:
+    """The numbers that a module gives a name in capitals."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Dict | ast.Set | ast.Call):
+            named = [each for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+            found |= {each.id for each in named if each.id.isupper() and not each.id.startswith("_")}
+    return found
+
+
+def test_a_constant_has_one_name_and_a_name_one_value() -> None:
+    places: dict[str, list[str]] = {}
+    for path in sorted(KERNEL.rglob("*.py")):
+        if path.stem not in BESIDE:
+            for name in constants(path):
+                places.setdefault(name, []).append(path.stem)
+    assert {"BLOCK", "TINY", "FEW_MOVING"} <= set(places)
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def inherited(text: str) -> list[str]:
+    """Classes of a module that inherit from something of the kernel, errors but not."""
+    tree, names = ast.parse(text), set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "isonomy_verify":
+            names |= {alias.asname or alias.name for alias in node.names if not alias.name.endswith("Error")}
+    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    return [node.name for node in classes if names & {ast.unparse(base).split(".")[0] for base in node.bases}]
+
+
+def test_classes_of_the_kernel_are_final() -> None:
+    """The library holds them and inherits from none, so that what is proved can be read in the kernel alone."""
+    library = sorted((KERNEL.parent / "isonomy").rglob("*.py"))
+    assert {path.name: seen for path in library if (seen := inherited(path.read_text(encoding="utf-8")))} == {}
+    assert inherited("from isonomy_verify.regions import Ball\nclass Mine(Ball): ...") == ["Mine"]
+
+
 if __name__ == "__main__":
     for stem in PROVING:
         print(stem, *(f"  {line}" for line in signatures(stem)), sep="\n")
