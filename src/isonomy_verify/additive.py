@@ -71,8 +71,8 @@ class Additive:
     def differences(self, x: Array, near: ConvexSets | None, between: ConvexSets) -> tuple[Array, Array]:
         """Both ends (n, outputs) of the difference; infinite where a neuron is neither a hinge nor of known sign.
 
-        People with the same coordinates that move are bounded together, so that a bound is the same whoever else is
-        asked about.
+        People with the same coordinates that move are bounded together, so that a bound is the same whichever others
+        are asked about.
         """
         low, high = (np.full((len(x), len(self.outer)), end) for end in (-np.inf, np.inf))
         moves = np.broadcast_to(between.low < between.high, x.shape)

@@ -75,7 +75,7 @@ def down(a: Any) -> Any:
 
 
 def stepped_up(a: Array, digits: int = 34) -> Array:
-    """The least number of so many binary digits that is at least ``a ≥ 0``.
+    """The least number of this many binary digits that is at least ``a ≥ 0``.
 
     Of two results of the same sum, added up in another order, it makes the same number, unless one of its steps lies
     between them. Infinity and what is no number stay what they are.

@@ -117,7 +117,7 @@ class Branches:
 
     @property
     def priced(self) -> bool:
-        """Is anything known of prices? Not where weights times ranges overflow: then no branch can be told apart."""
+        """Is anything known of prices? Not where weights times ranges overflow: then no branch can be left out."""
         errors = np.array([self.stretch, self.price_error, self.radius_error])
         return all(bool(np.isfinite(part).all()) for part in (errors, self.along, self.price, self.triangle))
 

@@ -11,7 +11,7 @@ where other lines touch, and a multiplier for each neuron that was cut, which ad
 what :mod:`isonomy_verify.hints.ascent`, or a linear program of the library, makes of them.
 
 **Soundness.** A tree only ever changes by :meth:`Leaves.split`, whose halves share the cut (or leave out what the
-caller knows to be nobody), and a leaf's bound only by a pass over ranges that were proved for it or inherited from the
+caller knows to be empty), and a leaf's bound only by a pass over ranges that were proved for it or inherited from the
 part that holds it. A leaf is closed with its bound. Any hint makes bounds larger or smaller, never false: a slope is
 held to [0, 1], the intercepts of lines are the kernel's, a multiplier may have either sign. An empty part, whose ranges
 contradict each other by more than rounding, is bounded by minus infinity.
@@ -179,8 +179,8 @@ class Leaves:
     def split(self, rows: Index, layer: Index, column: Index, end: Array, begin: Array | None = None) -> Index:
         """Cut leaves in two: rows keep what is at most ``end``, new ones (returned) get what is at least ``begin``.
 
-        ``layer`` −1 cuts the move of a coordinate. ``begin`` is ``end`` unless the caller knows that nobody is between
-        them. Both halves keep the bound of the whole until they are improved.
+        ``layer`` −1 cuts the move of a coordinate. ``begin`` is ``end`` unless the caller knows that no individual is
+        between them. Both halves keep the bound of the whole until they are improved.
         """
         begin = end if begin is None else begin
         if not (np.isfinite(end).all() and np.isfinite(begin).all()):
@@ -220,7 +220,7 @@ class Leaves:
     # -- inside ------------------------------------------------------------------------------------------------------
 
     def _free_rows(self, count: int) -> Index:
-        """Rows that nobody uses."""
+        """Rows that are free."""
         free = np.flatnonzero(~self.open)
         if len(free) < count:
             more = max(count, len(self.open) // 2)

@@ -76,7 +76,7 @@ from isonomy_verify.similar import Similarity
 from isonomy_verify.text import listed, quoted
 
 EVERYBODY = 20_000
-"""Up to so many individuals are all derived, unless fewer are asked for."""
+"""Up to this number of individuals are all derived, unless fewer are asked for."""
 
 THETA = ALPHA = 1e-3
 """In a larger table a mean above the claim by more than θ of what all could hide is missed with probability α."""
@@ -290,7 +290,7 @@ class _Check:
             need(self.domain.contains(self.x[start : start + 2**16]).all(), "individuals outside the domain")
         for start in range(0, len(self.x), ROWS):
             self._keep(np.ascontiguousarray(self.x[start : start + ROWS]))
-        largest = self._anybody(claimed := float(inflated(self.profiles.largest)))
+        largest = self._everywhere(claimed := float(inflated(self.profiles.largest)))
         rows = self._drawn(everybody, seed, claimed, hidden)
         slopes = [self.multiplier]
         if self.claims["population"] is not None and self.claims["population"]["multiplier"] is not None:
@@ -330,12 +330,12 @@ class _Check:
         found.claims.append(("other shifts", "not checked" if unproved else "proved again", detail))
         return None
 
-    def _anybody(self, claimed: float) -> float:
-        """The largest violation of anybody at all, which is derived and compared with its claim."""
-        self.anybody, within = math.inf, math.inf
+    def _everywhere(self, claimed: float) -> float:
+        """The largest violation of any individual, which is derived and compared with its claim."""
+        self.everywhere, within = math.inf, math.inf
         if self.shift.moves or self.domain.kind != "unbounded":
-            self.anybody, within = self.reach.everywhere(np.asarray(self.x))
-        largest = min(self.head.largest, self.anybody if within == math.inf else math.inf)
+            self.everywhere, within = self.reach.everywhere(np.asarray(self.x))
+        largest = min(self.head.largest, self.everywhere if within == math.inf else math.inf)
         if self.range is not None:
             largest = min(largest, float(up(self.range[1] - self.range[0])))
         self.largest = largest
@@ -396,7 +396,7 @@ class _Check:
             value[alone] = self.reach.bound(x, [0.0], tight)[:, 0][owner[alone]]
         wide = ~alone & (source == WIDE) & (radius == WIDE)
         if wide.any() and self.domain.kind == "unbounded":
-            value[wide] = self.anybody
+            value[wide] = self.everywhere
         for each in np.unique(source[~alone & ~wide & (source >= radius) & np.isfinite(source)]):
             some = np.flatnonzero(~alone & ~wide & (source == each) & (radius <= each))
             who, place = np.unique(owner[some], return_inverse=True)
@@ -477,7 +477,7 @@ class _Check:
 
     def alone(self) -> None:
         """What is claimed of everybody alone: the means of their bounds, whose violation is above or below ε, whose
-        decision nobody similar has otherwise.
+        decision no similar individual has otherwise.
 
         Witnesses are all evaluated; bounds are derived of everybody or of those who are drawn. Of individuals drawn
         each with the same probability, ``k`` draws miss false claims of more than ``θ n`` of ``n`` with probability at
@@ -675,5 +675,5 @@ class _Check:
 
 
 def _draws() -> int:
-    """So many draws miss a share of θ with probability at most α."""
+    """This many draws miss a share of θ with probability at most α."""
     return math.ceil(math.log(ALPHA) / math.log1p(-THETA))

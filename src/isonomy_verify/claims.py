@@ -36,7 +36,7 @@ CLAIM_ROWS = 16_384
 @dataclass(frozen=True, eq=False)
 class Profiles:
     """Everybody's profile, one after the other: no violation within ``radius[j]`` of individual ``i`` is above
-    ``value[j]``, for ``start[i] <= j < start[i + 1]``; radii ascend from 0. Anybody at all keeps to ``largest``.
+    ``value[j]``, for ``start[i] <= j < start[i + 1]``; radii ascend from 0. Every individual keeps to ``largest``.
     ``source[j]`` is the radius of the pass that proved ``value[j]``, 0 for the
     individual alone: a hint, empty where there is none.
     """
@@ -59,7 +59,7 @@ class Profiles:
         return len(self.start) - 1
 
     def check(self) -> None:
-        """Refuse what is no profile of anybody."""
+        """Refuse what is no profile of an individual."""
         first, count = self.start[:-1], self.counts
         if not (count > 0).all() or not self.radius.shape == self.value.shape == (int(self.start[-1]),):
             raise ValueError("somebody has no profile")
@@ -148,17 +148,17 @@ def claimed_upper(profiles: Profiles, weights: Array, shift: Movement, multiplie
 
 
 def outward(value: float, places: int = 6) -> float:
-    """The smallest number of so many decimals that is at least the value, as a float that is at least the value."""
+    """The smallest number of this many decimals that is at least the value, as a float that is at least the value."""
     return _decimal(value, places, ROUND_CEILING)
 
 
 def inward(value: float, places: int = 6) -> float:
-    """The largest number of so many decimals that is at most the value less the margin, not below 0."""
+    """The largest number of this many decimals that is at most the value less the margin, not below 0."""
     return downward(value * (1 - POINTS) - POINTS, places)
 
 
 def downward(value: float, places: int = 6) -> float:
-    """The largest number of so many decimals that is at most the value, not below 0."""
+    """The largest number of this many decimals that is at most the value, not below 0."""
     return max(0.0, _decimal(value, places, ROUND_FLOOR))
 
 

@@ -152,7 +152,7 @@ class Cutting:
         return np.maximum(low, apart_low), np.minimum(high, apart_high)
 
     def _around(self, x: list[Array]) -> tuple[Array, Array]:
-        """How far ``y`` can be from anybody in a box, coordinate by coordinate."""
+        """How far ``y`` can be from any individual in a box, coordinate by coordinate."""
         low, high = np.broadcast_to(-self.reach, x[0].shape), np.broadcast_to(self.reach, x[0].shape)
         if self.similarity.form.boxed:
             delta = self.similarity.delta
@@ -163,7 +163,7 @@ class Cutting:
         return low, high
 
     def _fill(self, box: list[Array]) -> None:
-        """Whoever has no value for a feature has its fill."""
+        """Individuals without a value for a feature have its fill."""
         if self.domain.kind != "realizable":
             return
         for flag, value, fill in self.domain.fills:
@@ -172,7 +172,7 @@ class Cutting:
             box[1][missing, value] = np.minimum(box[1][missing, value], fill)
 
     def _to_lattice(self, box: list[Array]) -> None:
-        """Whole numbers, flags and categories: the boxes end at values that somebody has."""
+        """Whole numbers, flags and categories: the boxes end at values that some individual has."""
         which = self.whole
         if which.any():
             origin, unit = self.domain.origin[which], self.domain.unit[which]

@@ -1,4 +1,4 @@
-"""Whose decision does nobody similar have otherwise?
+"""Whose decision does no similar individual have otherwise?
 
 Problem, for each individual ``x`` with the decision ``c``: is every ``y in X`` with ``d(x, y) ≤ δ`` decided as ``c``?
 What a tier leaves open is asked of parts: every region of the similar set in which a margin may cross its cut-off is
@@ -7,7 +7,7 @@ is no matter of soundness, so that a certificate need not say it: this search ne
 every machine.
 
 **Soundness.** A decision stands where it is certain at ``x`` and every leaf of every region excludes every contest that
-would end it. Whoever is not settled after :data:`PARTS` parts is not said to be.
+would end it. An individual that is not settled after :data:`PARTS` parts is not said to be.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ PEOPLE, BATCH = 64, 512
 """Individuals, and parts, that are looked at together."""
 
 FEW_MOVING = 6
-"""Up to so many coordinates that move, boxes are cut where activations are curved: of a curve no cut is the end."""
+"""Up to this number of coordinates that move, boxes are cut where activations are curved: of a curve no cut is the
+end."""
 
 Index = NDArray[np.int64]
 
@@ -65,7 +66,7 @@ class Goals(NamedTuple):
 
 def proved_decisions(bounds: LocalBounds, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
     """Which of the ``wanted`` (n,) decisions of individuals ``x`` stand: those that the tier has ``known`` as kept,
-    those that differ too little to change, and those that at most so many parts each settle."""
+    those that differ too little to change, and those that at most ``parts`` parts each settle."""
     found = known.kept & wanted
     rows = np.flatnonzero(wanted & ~known.kept)
     found[rows] = bounds.keeps(np.ascontiguousarray(x[rows]), known.upper[rows])

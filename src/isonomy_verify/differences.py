@@ -1,6 +1,6 @@
-"""Bounds of the difference of two runs of a network: two people, both of whom move.
+"""Bounds of the difference of two runs of a network: two people who both move.
 
-Problem: ``z`` is somebody near a known ``x``, ``y`` somebody similar to ``z``, so that ``v = y − z`` lies in the
+Problem: ``z`` is an individual near a known ``x``, ``y`` one similar to ``z``, so that ``v = y − z`` lies in the
 similar set, however far ``z`` is from ``x``. The ranges of both runs grow with the ball around ``x``; the difference
 ``D`` of the two starts at ``v`` and scales with the similar set alone. A layer maps it by its weights. Behind an
 activation ``D' = f(z + D) − f(z)`` is ``D`` times a slope of some chord of ``f`` within the ranges of both, and of a
@@ -43,7 +43,7 @@ PAIR_BLOCK = 128
 
 
 class Gap(NamedTuple):
-    """Outputs of somebody near, of somebody similar to them, and the difference of the two: (n, outputs) each."""
+    """Outputs of one individual, of one similar to it, and the difference of the two: (n, outputs) each."""
 
     near: Outputs
     far: Outputs

@@ -229,7 +229,7 @@ class Domain:
         return self.contains(other) & _all_of((own == other)[:, self.immutable])
 
     def filled(self, x: Array) -> Array:
-        """People (n, m), where whoever has no value for a feature is given its fill."""
+        """People (n, m), where an individual without a value for a feature is given its fill."""
         if self.kind != "realizable" or not self.fills:
             return x
         x = x.copy()

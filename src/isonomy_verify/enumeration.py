@@ -161,7 +161,7 @@ def _chosen(start: int, stop: int, inside: Mask, values: Array) -> _Axis:
 
 
 def _listed(regions: Regions, axes: Sequence[_Axis], total: Index, most: int) -> Iterator[tuple[Index, Array]]:
-    """All combinations of the values of axes in regions that have so many each (r,), as (owner, people), at most so
+    """All combinations of the values of axes in regions that have this many each (r,), as (owner, people), at most this
     many at a time."""
     ends = np.cumsum(total)
     for start in range(0, int(ends[-1]) if len(ends) else 0, most):
@@ -265,7 +265,7 @@ class PredictionBounds(Bounds):
         return Enclosure(values, values)
 
     def chunk(self, x: Array) -> Known:
-        """The largest violation of each individual, and whose decision nobody similar has otherwise."""
+        """The largest violation of each individual, and whose decision no similar individual has otherwise."""
         at = self.enclose(x)
         decision = self.head.decision(at)
         upper, kept, seen = np.zeros(len(x)), decision >= 0, np.zeros(len(x), dtype=bool)
@@ -278,7 +278,8 @@ class PredictionBounds(Bounds):
         return Known(upper, kept, at)
 
     def keeps(self, x: Array, upper: Array) -> Mask:
-        """Whose decision cannot change because nobody similar is treated so differently as ``upper`` (n,) says."""
+        """Whose decision cannot change because no similar individual is treated so differently as ``upper`` (n,)
+        says."""
         at = self.enclose(x)
         same = self.head.settled(at, upper)
         return np.asarray((same >= 0) & (same == self.head.decision(at)))
@@ -343,7 +344,7 @@ class PredictionReach:
         self.bounds, self.ground, self.is_norm = bounds, ground, is_norm(ground)
 
     def bound(self, x: Array, radii: Sequence[float], tight: bool = True, size: int = 1024) -> Array:
-        """Upper bounds (n, radii) of the violation of anybody within each of the ascending ``radii``."""
+        """Upper bounds (n, radii) of the violation of any individual within each of the ascending ``radii``."""
         worst = np.zeros((len(x), len(radii)))
         for j, radius in enumerate(radii):
             ball = Similarity(self.ground, radius, self.free, self.bounds.similarity.max_branches)

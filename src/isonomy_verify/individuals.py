@@ -46,8 +46,8 @@ def deflated(value: Array | float) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Individuals:
-    """What is said of everybody alone: nobody similar to individual ``i`` is treated more differently than ``upper``,
-    a witness by at least ``lower``; ``decision`` is an index of :data:`DECISIONS`."""
+    """What is said of everybody alone: no individual similar to individual ``i`` is treated more differently than
+    ``upper``, a witness by at least ``lower``; ``decision`` is an index of :data:`DECISIONS`."""
 
     upper: Array
     lower: Array

@@ -1,4 +1,4 @@
-"""How differently can somebody similar to this very individual be treated?
+"""How differently can an individual similar to this very individual be treated?
 
 Problem, for each individual ``x``:  ``I(x, δ) = max { max_c |f_c(x) − f_c(y)| : y in X, d(x, y) ≤ δ }``.
 
@@ -32,8 +32,8 @@ from isonomy_verify.tiers import TIERS, Enclosure, Tier, enclose_at
 
 
 class _Judged(NamedTuple):
-    """For each region: the largest violation, whether nobody there is decided otherwise than its owner, and whether
-    that can never be shown."""
+    """For each region: the largest violation, whether no individual there is decided otherwise than its owner, and
+    whether that can never be shown."""
 
     bound: Array
     keeps: Mask
@@ -109,7 +109,8 @@ class LocalBounds(ModelBounds):
         return self.network.enclose(piece.centre, sets, tier, float32_run=self.float32_run, directions=directions)
 
     def keeps(self, x: Array, upper: Array) -> Mask:
-        """Whose decision cannot change because nobody similar is treated so differently as ``upper`` (n,) says."""
+        """Whose decision cannot change because no similar individual is treated so differently as ``upper`` (n,)
+        says."""
         at_x = enclose_at(self.alone, x)
         same = self.head.settled(at_x, upper)
         return np.asarray((same >= 0) & (same == self.head.decision(at_x)))
@@ -134,7 +135,7 @@ class LocalBounds(ModelBounds):
     def _combined(self, product: Product) -> Known:
         """What is known where similar sets are products, those of some people at a time.
 
-        Bounds end at a step, so that a person's is the same whoever else is asked about, however products of other
+        Bounds end at a step, so that a person's is the same whichever others are asked about, however products of other
         sizes add up.
         """
         x = product.centre

@@ -206,11 +206,12 @@ class Marginals:
         return masses, log
 
     def behind(self, people: Sample, hints: Sequence[float], most: float, risk: float, counts: bool) -> Fraction:
-        """At least the mean of anybody: tilts that are fitted to the individuals say nothing of those behind them."""
+        """At least the mean of any population: tilts that are fitted to the individuals say nothing of those behind
+        them."""
         return Fraction(most)
 
     def reached_behind(self, people: Sample, risk: float) -> Fraction:
-        """At most the mean of anybody."""
+        """At most the mean of any population."""
         return Fraction(0)
 
     def steepest(self, people: Sample, hints: Hints, largest: float) -> Fraction:

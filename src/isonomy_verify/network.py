@@ -348,7 +348,7 @@ class _Expression(NamedTuple):
 
 
 def _grown(a: Array, roundings: int) -> Array:
-    """Sums of so many non-negative numbers, from above; 0 only where all of them are 0."""
+    """Sums of this many non-negative numbers, from above; 0 only where all of them are 0."""
     return np.asarray(a * (1 + 2 * gamma(roundings)))
 
 

@@ -58,7 +58,7 @@ class Preparations:
     ) -> tuple[Pairs, Ball | None, Ball | None]:
         """Ready for pairs of people, and the balls that everybody shares, if both do.
 
-        Without ``keep`` nothing is kept for others: for balls that nobody will ask for again.
+        Without ``keep`` nothing is kept for others: for balls that are asked for once.
         """
         sets = [each for each in (near, between) if each is not None and ball_of(each) is not None]
         sets = sets if len(sets) == 2 else []
@@ -107,7 +107,7 @@ class Preparations:
         keep: bool = True,
         quick: bool = False,
     ) -> list[Gap]:
-        """Outputs of somebody ``near``, of somebody a difference ``between`` away from them and within ``limits``, and
+        """Outputs of an individual ``near``, of one a difference ``between`` away from it and within ``limits``, and
         the difference of the two; the same for every part of ``near`` in ``within``."""
         sets = (near, between) if limits is None else (None, None)
         pairs, one, other = self.pairs(sets[0], sets[1], float32_run, keep)

@@ -149,7 +149,7 @@ class Record:
         return {name: self.array(f"{group}.{name}") for name in self.names(group)}
 
     def text(self, name: str, most: int = TEXT_BYTES) -> str:
-        """A text of the evidence, of the SHA-256 that the document names and at most so many bytes."""
+        """A text of the evidence, of the SHA-256 that the document names and at most this many bytes."""
         content = limited(self.folder / EVIDENCE / name, most)
         if hashlib.sha256(content).hexdigest() != self.hashes.get(f"{EVIDENCE}/{name}"):
             raise BadInput(f"{EVIDENCE}/{name} is not the file that the certificate names (another SHA-256).")

@@ -1,6 +1,6 @@
 """Sets of moves, by their support functions.
 
-Somebody similar to an individual at ``x`` is ``y = x + v`` with ``v`` in a convex set, and all that a bound needs of
+An individual similar to one at ``x`` is ``y = x + v`` with ``v`` in a convex set, and all that a bound needs of
 the set is ``h(w) ≥ max over v of w·v``. A set here is
 
     { v : ‖R v + o‖_p ≤ ρ,  low ≤ v ≤ high,  each block of shares stays in its simplex },
@@ -500,7 +500,7 @@ def _filled(t: Array, low: Array, high: Array) -> tuple[Array, Array]:
 
 
 class Sum:
-    """``(first ⊕ second) ∩ limits``: somebody similar to somebody near, as far as anybody can be.
+    """``(first ⊕ second) ∩ limits``: an individual similar to one near, as far as any can be.
 
     ``h(w) ≤ min(h_first(w) + h_second(w), h_limits(w))``. The landings of all parts stand side by side.
     """

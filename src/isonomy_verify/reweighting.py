@@ -1,4 +1,5 @@
-"""Shifts that reweight: no individual moves, but some count more than others; and strangers, a share of anybody at all.
+"""Shifts that reweight: no individual moves, but some count more than others; and strangers, a share of any people at
+all.
 
 The individuals ``i`` have shares ``π_i = w_i / Σ w``, violations at most ``u_i`` and at least ``l_i``. A population of
 such a shift is ``Q = (1 − τ) Q' + τ R``, with ``R`` any population, whose mean is at most ``G``, and ``Q'`` one of
@@ -91,7 +92,7 @@ class Sample(NamedTuple):
 
 
 def sample_of(high: Array, low: Array, weights: Array, groups: Groups | None = None) -> Sample:
-    """The individuals of positive weight; without groups all are in one, and groups without anybody have no number;
+    """The individuals of positive weight; without groups all are in one, and empty groups have no number;
     cells keep theirs."""
     some = np.flatnonzero(np.asarray(weights) > 0)
     if groups is None:
@@ -124,7 +125,7 @@ class Part:
         return ()
 
     def groups(self, x: Array, places: Mapping[str, slice]) -> None:
-        """No group is told apart."""
+        """All individuals are one group."""
         return
 
     def upper(self, people: Sample, hints: Hints) -> Fraction:
@@ -302,7 +303,7 @@ class Stability:
         return ()
 
     def groups(self, x: Array, places: Mapping[str, slice]) -> None:
-        """No group is told apart."""
+        """All individuals are one group."""
         return
 
     def upper(self, people: Sample, hints: Hints) -> Fraction:
@@ -412,7 +413,7 @@ class Reweighting(Protocol):
 
     @property
     def strangers(self) -> float:
-        """The share of people, at most, who may be anybody at all."""
+        """The share of people, at most, who may be any people at all."""
 
     @property
     def grouped_by(self) -> tuple[str, ...]:
@@ -476,7 +477,7 @@ def index_up(shares: list[Fraction], base: list[Fraction]) -> Fraction:
 
 def bounds(shift: Reweighting, people: Sample, hints: Hints, largest: float) -> tuple[float, float]:
     """No population of the shift has a mean above the first number, and one has at least the second; ``largest`` is a
-    bound for anybody."""
+    bound for any individual."""
     tau, most = Fraction(shift.strangers), Fraction(largest)
     bound, reached = shift.upper(people, hints), shift.lower(people, hints)
     top = Fraction(float(people.low.max())) if shift.free_strangers else reached

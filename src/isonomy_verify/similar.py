@@ -59,7 +59,7 @@ LATTICE_MARGIN = 1e-9
 
 
 BALLS_KEPT = 8
-"""Balls of each metric that are kept, for whoever asks again."""
+"""Balls of each metric that are kept, for later questions."""
 
 _balls: WeakKeyDictionary[Form, OrderedDict[tuple[float, bytes], ConvexSets]] = WeakKeyDictionary()
 _roots: WeakKeyDictionary[Form, dict[bytes, dict[str, Array]]] = WeakKeyDictionary()
@@ -76,7 +76,7 @@ class Similarity:
     def __init__(
         self, form: Form, delta: float, domain: Domain, max_branches: int = MAX_BRANCHES, keep: bool = False
     ) -> None:
-        """``keep``: the ball is kept with the form, for whoever asks the same again."""
+        """``keep``: the ball is kept with the form, for the same question later."""
         if form.width != domain.width:
             raise MetricError(f"The metric has {form.width} coordinates but the individuals have {domain.width}.")
         self.form, self.delta, self.domain = form, _checked(delta), domain
@@ -151,8 +151,8 @@ class Similarity:
         """For regions of a larger δ of the rows of ``x``: the sets (one per region) that this δ leaves of them, around
         the same centres, and which are not empty; where that is False a set is a placeholder, to be ignored.
 
-        **Soundness.** Whoever is similar by the smaller δ is so by the larger one, hence in one of its regions; there
-        the set of the smaller δ holds them, or the whole region stands for it.
+        **Soundness.** An individual similar by the smaller δ is so by the larger one, hence in one of its regions;
+        there the set of the smaller δ holds them, or the whole region stands for it.
         """
         x = np.ascontiguousarray(x, dtype=np.float64)
         everywhere = np.ones(len(regions), dtype=bool)
@@ -278,7 +278,7 @@ class Similarity:
     ) -> tuple[ConvexSets, Mask]:
         """One set per branch: numbers move in what the change of categories leaves of the ball, if it leaves any.
 
-        ``still``: moves are those of the centre itself, and not of whoever wanders around it. A set is only left out
+        ``still``: moves are those of the centre itself, and not of those who move around it. A set is only left out
         where a number says that it is empty, never for want of one.
         """
         fixed = ~branches.numeric
@@ -392,7 +392,7 @@ class Similarity:
 
 
 def filled(regions: Regions, domain: Domain) -> Regions:
-    """Whoever has no value for a feature has its fill: where a region says so, its box is a point there."""
+    """Individuals without a value for a feature have its fill: where a region says so, its box is a point there."""
     if domain.kind != "realizable" or not domain.fills:
         return regions
     low, high = domain.filled_box(regions.centre, regions.sets.low, regions.sets.high)

@@ -32,7 +32,7 @@ def printable(text: str) -> str:
 
 
 def quoted(text: object, most: int = QUOTED_LENGTH) -> str:
-    """A stranger's text as one word of a sentence: in quotation marks, at most so many characters between them.
+    """A stranger's text as one word of a sentence: in quotation marks, at most ``most`` characters between them.
 
     Whatever is not a printable letter (line breaks, escapes of terminals, marks that turn the direction of writing) is
     written as an escape, and so are quotation marks and backslashes: what stands between the marks is the stranger's.

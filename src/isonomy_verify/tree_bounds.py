@@ -1,4 +1,4 @@
-"""How differently can somebody similar to this very individual be treated by trees?
+"""How differently can an individual similar to this very individual be treated by trees?
 
 Everybody similar is covered by boxes of cells, one for each individual where the metric looks at coordinates one by
 one, else one for each choice of categories, of which a ball holds cells back. Over each the least and the greatest of
@@ -56,7 +56,7 @@ class Extremes(NamedTuple):
 
     @classmethod
     def unknown(cls, rows: int, margins: int, axes: int) -> Extremes:
-        """Return room for rows of which nothing is attained, and that have no bound yet."""
+        """Return arrays for rows of which nothing is attained, and that have no bound yet."""
         low, high = np.full((rows, margins), FAR), np.full((rows, margins), -FAR)
         cell = np.full((rows, margins, 2, axes), -1)
         return cls(low, high, low.copy(), high.copy(), cell, cell.copy())
@@ -141,7 +141,8 @@ class TreeBounds(Bounds):
         return upper, np.asarray((mine >= 0) & (mine == theirs) & ~unknown)
 
     def keeps(self, x: Array, upper: Array) -> Mask:
-        """Return whose decision cannot change because nobody similar is treated so differently as ``upper`` says."""
+        """Return whose decision cannot change because no similar individual is treated so differently as ``upper``
+        says."""
         at = self.enclose(x)
         same = self.head.settled(at, upper)
         return np.asarray((same >= 0) & (same == self.head.decision(at)))

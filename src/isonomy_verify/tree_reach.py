@@ -1,4 +1,4 @@
-"""How unequally can trees treat anybody within reach of an individual?
+"""How unequally can trees treat individuals within reach of one?
 
 Problem, for individuals ``x`` and radii ``r``: bound ``I(z, δ)`` over every possible ``z`` with ground cost
 ``c(x, z) ≤ r``. Around each ``x``, and for each choice of categories that the largest radius pays for, one grid of sums
@@ -44,7 +44,7 @@ LEAVES = 512
 
 class Places(NamedTuple):
     """Along one axis: the values (places,) between which each place of ``z`` lies, its group of cells, and the first
-    and last group of cells of somebody similar."""
+    and last group of cells of a similar individual."""
 
     least: Array
     most: Array
@@ -54,7 +54,7 @@ class Places(NamedTuple):
 
 
 class TreeReach:
-    """Trees, who is similar and what moving somebody costs, ready to bound violations over balls."""
+    """Trees, who is similar and what moving an individual costs, ready to bound violations over balls."""
 
     def __init__(self, cells: Cells, head: Head, similarity: Similarity, ground: Form, error: Array) -> None:
         self.cells, self.head, self.similarity, self.ground, self.error = cells, head, similarity, ground, error
@@ -79,8 +79,8 @@ class TreeReach:
         return False
 
     def bound(self, x: Array, radii: Sequence[float], tight: bool = True, size: int = 1024) -> Array:
-        """Return upper bounds (n, radii) of the violation of anybody within each of the ascending ``radii`` of the rows
-        of ``x``; without ``tight`` tree by tree only. ``size`` regions are held at a time."""
+        """Return upper bounds (n, radii) of the violation of any individual within each of the ascending ``radii`` of
+        the rows of ``x``; without ``tight`` tree by tree only. ``size`` regions are held at a time."""
         x = np.ascontiguousarray(x, dtype=np.float64)
         worst, seen = np.zeros((len(x), len(radii))), np.zeros(len(x), dtype=bool)
         balls = [self.ball.resized(radius) for radius in radii]
@@ -106,7 +106,7 @@ class TreeReach:
         return np.zeros(len(x), dtype=bool)
 
     def everywhere(self, x: Array) -> tuple[float, float]:
-        """Return an upper bound of the violation of anybody at all, and up to which radius around ``x`` it holds.
+        """Return an upper bound of the violation of any individual, and up to which radius around ``x`` it holds.
 
         **Soundness.** The box of all cells holds everybody, on every domain.
         """
