@@ -95,7 +95,6 @@ class Prepared:
         self.linear_images = [None if region is None else linear_image_of(layer, region) for layer in network.layers]
         readers = Counter(block.source for layer in network.layers for block in layer.blocks)
         more = [max((readers[block.source] for block in layer.blocks), default=0) for layer in network.layers]
-        self._single: list[list[tuple[Float32, Float32]]] | None = None
         self.units = [
             layer.unit + max(0, many - READERS) * (2 * U) for layer, many in zip(network.layers, more, strict=True)
         ]
@@ -104,20 +103,6 @@ class Prepared:
     def narrow(self) -> bool:
         """Return whether all layers are narrow, so that passes and runs cost little."""
         return max(layer.width for layer in self.network.layers) < NARROW
-
-    @property
-    def single(self) -> list[list[tuple[Float32, Float32]]]:
-        """Return the weights of the blocks of all layers in float32, as they are and transposed, for hints."""
-        if self._single is None:
-            self._single = [[single(block.weight) for block in layer.blocks] for layer in self.network.layers]
-        return self._single
-
-
-def single(matrix: Array) -> tuple[Float32, Float32]:
-    """Return a matrix in float32, as it is and transposed, for hints."""
-    with np.errstate(all="ignore"):
-        rounded = np.ascontiguousarray(matrix.astype(np.float32))
-    return rounded, np.ascontiguousarray(rounded.T)
 
 
 def linear_image_of(layer: Layer, region: Region, ranges: bool = True) -> LinearImage | None:

@@ -450,23 +450,21 @@ def test_a_gap_of_which_nothing_is_known() -> None:
 
 
 def test_spectral_norms_of_wide_matrices() -> None:
-    """More entries than float32 may round one after the other."""
     v = np.random.default_rng(5).normal(size=2100)
-    gram = np.outer(v, v)[None].astype(np.float32)
+    gram = np.outer(v, v)[None]
     found, true = float(joint.largest_up(gram)[0]), float(v @ v)
-    assert true * (1 - 1e-6) <= found <= true * 1.05
+    assert true <= found <= true * 1.05
 
 
-@pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize("scale", [1e-17, 1e-12, 1.0, 1e9])
-def test_the_largest_eigenvalue_is_not_underestimated(scale: float, single: bool) -> None:
+def test_the_largest_eigenvalue_is_not_underestimated(scale: float) -> None:
     rng = np.random.default_rng(8)
     for size in (1, 2, 9, 24):
         factor = rng.normal(size=(5, rng.integers(1, 30), size)) * scale
-        gram = (factor.transpose(0, 2, 1) @ factor).astype(np.float32 if single else np.float64)
-        truth, found = np.linalg.eigvalsh(gram.astype(np.float64))[:, -1], joint.largest_up(gram)
+        gram = factor.transpose(0, 2, 1) @ factor
+        truth, found = np.linalg.eigvalsh(gram)[:, -1], joint.largest_up(gram)
         assert (found >= truth).all()
-        assert (found <= truth * size ** (0.5**joint.SQUARES) * (1.001 if single else 1 + 1e-9)).all()
+        assert (found <= truth * size ** (0.5**joint.SQUARES) * (1 + 1e-9)).all()
 
 
 def test_what_is_no_number_has_no_largest_eigenvalue() -> None:

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.branching import Hints, Leaves
-from isonomy_verify.enclosure import BLOCK, Run, moves, single
+from isonomy_verify.enclosure import BLOCK, Prepared, Run, moves
 from isonomy_verify.hints.splitting import Splitting
 from isonomy_verify.lines import Lines
 from isonomy_verify.regions import BallBox, Index
@@ -100,8 +101,8 @@ class Ascent:
     def __init__(self, run: Run, output: Index, sign: Array, state: State) -> None:
         self.run, self.output, self.sign, self.best = run, output, sign.astype(np.float32)[:, None], state
         self.n, self.layers, self.depth = run.n, run.layers, run.network.depth
-        self.weights = run.prepared.single
-        self.linear_images = [None if each is None else single(each.matrix) for each in run.linear_images]
+        self.weights = weights_of(run.prepared)
+        self.linear_images = [None if each is None else _both(each.matrix) for each in run.linear_images]
         self.start = [_single(start) for start in run.start]
         self.lines = [[_single(part) for part in line] for line in run.lines]
         self.ranges = [(_single(low), _single(high)) for low, high in run.range[: self.depth]]
@@ -268,6 +269,22 @@ class Ascent:
             now.scores.append(_single(np.where(self.bends[k], cost, 0)))
             now.z.append(z)
             h.append(line)
+
+
+_weights: WeakKeyDictionary[Prepared, list[list[tuple[Any, Any]]]] = WeakKeyDictionary()
+
+
+def weights_of(prepared: Prepared) -> list[list[tuple[Any, Any]]]:
+    """The weights of the blocks of all layers in float32, as they are and transposed; kept as long as the network."""
+    if prepared not in _weights:
+        _weights[prepared] = [[_both(block.weight) for block in layer.blocks] for layer in prepared.network.layers]
+    return _weights[prepared]
+
+
+def _both(matrix: Array) -> tuple[Any, Any]:
+    with np.errstate(all="ignore"):
+        rounded = np.ascontiguousarray(matrix.astype(np.float32))
+    return rounded, np.ascontiguousarray(rounded.T)
 
 
 def _single(a: Any) -> Any:
