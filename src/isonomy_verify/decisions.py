@@ -3,8 +3,8 @@
 Problem, for each individual ``x`` with the decision ``c``: is every ``y in X`` with ``d(x, y) ≤ δ`` decided as ``c``?
 What a tier leaves open is asked of parts: every region of the similar set in which a margin may cross its cut-off is
 the root of a tree (:mod:`isonomy_verify.branching`), which is cut until each leaf excludes the crossing. Where to cut
-is no matter of soundness, so that a certificate need not say it: this search needs no hint, and finds its own way on
-every machine.
+and with which hints a leaf is bounded is no matter of soundness, so that a certificate need not say it:
+:mod:`isonomy_verify.hints` looks for both on every machine anew.
 
 **Soundness.** A decision stands where it is certain at ``x`` and every leaf of every region excludes every contest that
 would end it. An individual that is not settled after :data:`PARTS` parts is not said to be.
