@@ -1,6 +1,7 @@
-"""A noun is a quantity, a verb an operation: names and docstrings of the library use plain words.
+"""A noun is a quantity, a verb an operation: names and docstrings of library and kernel use plain words.
 
-The kernel's own names are not judged yet. Texts for readers (reports, errors, help) may speak of people.
+Of the kernel the words are judged, and not yet the first line of every docstring. Texts for readers (reports, errors,
+help) may speak of people.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import isonomy
 
 SOURCE = Path(isonomy.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
+KERNEL = SOURCE.parent / "isonomy_verify"
 
 FORBIDDEN = re.compile(
     r"\b(whoever|whomever|somebody|nobody|anybody|told|room|so many|of whom|what is asked)\b", re.IGNORECASE
@@ -73,4 +75,14 @@ def test_words_are_plain(path: Path) -> None:
             first = IMPERATIVE.match(text)
             if first is None or first[0] in NOT_IMPERATIVE:
                 wrong.append(f"{line}: {text.splitlines()[0]!r} is no order")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("path", sorted(KERNEL.rglob("*.py")), ids=lambda path: path.relative_to(KERNEL).as_posix())
+def test_words_of_the_kernel_are_plain(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    riddles = NAMES - {"said", "found", "worth"}
+    wrong = [f"{line}: the name {name!r}" for line, name in names(tree) if name.strip("_") in riddles]
+    for node, text in docstrings(tree):
+        wrong += [f"{getattr(node, 'lineno', 1)}: {word!r}" for word in FORBIDDEN.findall(text)]
     assert not wrong, "\n".join(wrong)

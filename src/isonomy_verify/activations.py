@@ -184,7 +184,7 @@ class Activation:
         return SHAPES[self.kind](*self.parameters)
 
     @property
-    def swell(self) -> float:
+    def run_growth(self) -> float:
         """How much larger than ``1 + |t|`` numbers on the way to ``f(t)`` are in a float32 run; infinite where float32
         has no number for a parameter. Limits may be infinite there, and the result counts where it is read."""
         if self.kind == "hardswish":
@@ -304,8 +304,8 @@ def slope_range(activation: Activation, low: Array, high: Array) -> tuple[Array,
         for slope in beside:
             least = np.where(inside, np.minimum(least, slope), least)
             most = np.where(inside, np.maximum(most, slope), most)
-    room = shape.curvature * (width * ((1 + 1e-9) / CELLS) + (8 * U) * (np.abs(low) + np.abs(high)))
-    room = room + 8 * ELEMENTARY * (1 + shape.steepest) * (1 + np.minimum(np.abs(low) + np.abs(high), 1e6)) + TINY
-    least, most = np.maximum(least - room, -shape.steepest), np.minimum(most + room, shape.steepest)
+    slack = shape.curvature * (width * ((1 + 1e-9) / CELLS) + (8 * U) * (np.abs(low) + np.abs(high)))
+    slack = slack + 8 * ELEMENTARY * (1 + shape.steepest) * (1 + np.minimum(np.abs(low) + np.abs(high), 1e6)) + TINY
+    least, most = np.maximum(least - slack, -shape.steepest), np.minimum(most + slack, shape.steepest)
     bad = unknown | ~np.isfinite(least) | ~np.isfinite(most)
     return np.where(bad, -shape.steepest, least), np.where(bad, shape.steepest, most)

@@ -30,18 +30,16 @@ from typing import NamedTuple
 import numpy as np
 
 from isonomy_verify.arithmetic import SMALL, TINY, Array, U, dual_order, gamma, norm_up
+from isonomy_verify.differences import PAIR_BLOCK
 from isonomy_verify.domain import Mask
 from isonomy_verify.network import Network
 from isonomy_verify.regions import Index
 from isonomy_verify.sets import ConvexSets
 
-BLOCK = 128
-"""Pairs of sets that are bounded together."""
-
 BENDS = 16
 """The most hinges of a coordinate."""
 
-STEPS = 10
+SPLIT_STEPS = 10
 """How often splits are moved towards where their bound falls."""
 
 
@@ -73,16 +71,16 @@ class Additive:
     def differences(self, x: Array, near: ConvexSets | None, between: ConvexSets) -> tuple[Array, Array]:
         """Both ends (n, outputs) of the difference; infinite where a neuron is neither a hinge nor of known sign.
 
-        People with the same coordinates that move are bounded together, so that a bound is the same whoever else is
-        asked about.
+        People with the same coordinates that move are bounded together, so that a bound is the same whichever others
+        are asked about.
         """
         low, high = (np.full((len(x), len(self.outer)), end) for end in (-np.inf, np.inf))
         moves = np.broadcast_to(between.low < between.high, x.shape)
         if near is not None:
             moves = moves | (near.low < near.high)
         for rows, moving in _alike(moves):
-            for start in range(0, len(rows), BLOCK):
-                some = rows[start : start + BLOCK]
+            for start in range(0, len(rows), PAIR_BLOCK):
+                some = rows[start : start + PAIR_BLOCK]
                 pair = _Pair(self, x[some], None if near is None else near[some], between[some], moving)
                 if pair.usable:
                     high[some], low[some] = pair.most(1.0), -pair.most(-1.0)
@@ -112,7 +110,7 @@ class _Ball(NamedTuple):
     root: Array
     inverse: Array
     offset: Array  # (rows, r)
-    loose: Array  # (rows, r): rounding of the offset
+    offset_error: Array  # (rows, r): rounding of the offset
     radius: Array  # (rows, 1)
     order: float
 
@@ -122,20 +120,24 @@ class _Ball(NamedTuple):
             return None
         root, still = sets.root[:, moving], sets.root[:, ~moving]
         offset = sets.offset + fixed[:, ~moving] @ still.T
-        loose = gamma(still.shape[1] + 8) * (np.abs(sets.offset) + np.abs(fixed[:, ~moving]) @ np.abs(still).T)
+        offset_error = gamma(still.shape[1] + 8) * (np.abs(sets.offset) + np.abs(fixed[:, ~moving]) @ np.abs(still).T)
         whole = bool(moving[sets.root.any(0)].all()) and sets.inverse.shape == sets.root.T.shape
         inverse: Array = np.asarray(sets.inverse[moving] if whole else np.linalg.pinv(root), dtype=np.float64)
         radius = np.broadcast_to(sets.radius, len(offset))[:, None] if len(sets.radius) == 1 else sets.radius[:, None]
-        return cls(root, inverse, offset, loose, radius, sets.order)
+        return cls(root, inverse, offset, offset_error, radius, sets.order)
 
     def end(self, s: Array) -> tuple[Array, Array, Array]:
         """``ρ‖s‖_q − s·o`` from above for splits (rows, outputs, r), ``Rᵀs``, and the size of its rounding."""
-        offset, loose = self.offset[:, None], self.loose[:, None]
+        offset, offset_error = self.offset[:, None], self.offset_error[:, None]
         norm = norm_up(s.reshape(-1, s.shape[2]), dual_order(self.order)).reshape(s.shape[:2])
         along = (s * offset).sum(2)
-        size = (np.abs(s) * (np.abs(offset) * gamma(s.shape[2] + 8) + loose)).sum(2)
-        pull, grow = s @ self.root, gamma(s.shape[2] + 16)
-        return self.radius * norm * (1 + 8 * U) - along + size * 1.01, pull, (np.abs(s) @ np.abs(self.root)) * grow
+        size = (np.abs(s) * (np.abs(offset) * gamma(s.shape[2] + 8) + offset_error)).sum(2)
+        split_weight, grow = s @ self.root, gamma(s.shape[2] + 16)
+        return (
+            self.radius * norm * (1 + 8 * U) - along + size * 1.01,
+            split_weight,
+            (np.abs(s) @ np.abs(self.root)) * grow,
+        )
 
     def maximiser(self, s: Array) -> Array:
         """About where ``s`` is largest in the ball, as moves."""
@@ -285,24 +287,26 @@ class _Pair:
         """The bound for splits that take ``w`` from what ``d`` is worth and ``v`` from what ``z`` is; where every
         coordinate with bends is largest, and where the balls are."""
         total: Array = np.zeros(slope.shape[:2])
-        pulls, errors, places = [], [], []
+        directions, errors, places = [], [], []
         for ball, taken in ((self.ball, w), (self.near_ball, v)):
             if ball is None:
-                pulls.append(np.zeros_like(slope))
+                directions.append(np.zeros_like(slope))
                 errors.append(np.zeros_like(slope))
                 places.append(np.zeros((*slope.shape[:2], len(self.columns))))
                 continue
             s = taken @ ball.inverse
-            value, pull, error = ball.end(s)
+            value, split_weight, error = ball.end(s)
             total = total + value
-            pulls.append(pull)
+            directions.append(split_weight)
             errors.append(error)
             places.append(ball.maximiser(s)[..., self.columns])
-        worth, cost = slope - pulls[0], -pulls[1]
+        worth, cost = slope - directions[0], -directions[1]
         reach = np.maximum(np.abs(self.low), np.abs(self.high))[:, None]
         near_reach = np.maximum(np.abs(self.near_low), np.abs(self.near_high))[:, None]
         # Bends are within a rounding of where they were looked for, relative to the coordinate itself.
-        size = ((np.abs(worth) + np.abs(pulls[0])) * (reach + self.at) + np.abs(cost) * (near_reach + self.at)).sum(2)
+        size = (
+            (np.abs(worth) + np.abs(directions[0])) * (reach + self.at) + np.abs(cost) * (near_reach + self.at)
+        ).sum(2)
         total = total + self.model.terms * (size + np.abs(total))
         total = total + (errors[0] * reach + errors[1] * near_reach).sum(2) * (1 + self.model.terms)
         gain = np.maximum(worth * self.low[:, None], worth * self.high[:, None])
@@ -330,7 +334,7 @@ class _Pair:
         steep = np.minimum(np.ptp(self.rise, axis=3) / width, spread / width)
         steep_near = np.ptp(self.rise, axis=3) / away * (self.z.max(2) > self.z.min(2))[:, None]
         best = np.full(slope.shape[:2], np.inf)
-        for step in range(STEPS):
+        for step in range(SPLIT_STEPS):
             value, d, z, ball_d, ball_z = self._value(sign, slope, w, v)
             best = np.fmin(best, value)
             rate = 0.5 / np.sqrt(1.0 + step)

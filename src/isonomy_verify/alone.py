@@ -106,7 +106,7 @@ class Alone:
             known, stays = self.bounds.chunk(block), self.said.decision[some] == CERTIFIED
             high = np.minimum(known.upper, self.bounds.head.largest)
             above += int((~(high <= self.said.highs(some))).sum())
-            turned += int((stays & ~self.bounds.certain(block, known, stays)).sum())
+            turned += int((stays & ~self.bounds.proved_decisions(block, known, stays)).sum())
         return above, turned
 
 

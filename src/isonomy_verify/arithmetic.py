@@ -53,7 +53,7 @@ result, relative to it; the tests compare them with a library of multiple precis
 SHIFT = 1126
 """Every finite float is a whole multiple of ``2^-SHIFT``: the last place of 53 bits at the smallest exponent."""
 
-MOST = 2**25
+SUMMANDS = 2**25
 """Numbers that can be added up at a time: their half mantissas have 27 bits, and float64 counts up to 2^53."""
 
 
@@ -75,7 +75,7 @@ def down(a: Any) -> Any:
 
 
 def stepped_up(a: Array, digits: int = 34) -> Array:
-    """The least number of so many binary digits that is at least ``a ≥ 0``.
+    """The least number of this many binary digits that is at least ``a ≥ 0``.
 
     Of two results of the same sum, added up in another order, it makes the same number, unless one of its steps lies
     between them. Infinity and what is no number stay what they are.
@@ -154,8 +154,8 @@ def exact_sum(values: Array) -> int:
     if not np.isfinite(values).all():
         raise ValueError("Only finite numbers have a sum.")
     whole = 0
-    for start in range(0, len(values), MOST):
-        mantissa, exponent = np.frexp(values[start : start + MOST])
+    for start in range(0, len(values), SUMMANDS):
+        mantissa, exponent = np.frexp(values[start : start + SUMMANDS])
         digits = np.ldexp(mantissa, 53).astype(np.int64)
         lowest = int(exponent.min())
         high, low = (np.bincount(exponent - lowest, weights=half) for half in (digits >> 26, digits & (2**26 - 1)))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import SHIFT, Array, exact_sum, mean_up, products_down, rounded_down, rounded_up
-from isonomy_verify.claims import POINTS, ROWS, Profiles, claimed_heights, downward, inflated, outward
+from isonomy_verify.claims import CLAIM_ROWS, POINTS, Profiles, claimed_heights, downward, inflated, outward
 from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, Individuals
 from isonomy_verify.models import ReachBounds
 from isonomy_verify.reweighting import Reweighting, Sample
@@ -30,7 +30,7 @@ def bound_behind(
     shift: Reweighting, people: Sample, hints: Sequence[float], most: float, risk: float, counts: bool = False
 ) -> float:
     """No population of the shift, made of the one of which the individuals are independent draws, has a mean above
-    this, but with probability ``risk``; ``most`` is a bound for anybody. With ``counts`` values are 0 and 1."""
+    this, but with probability ``risk``; ``most`` is a bound for any individual. With ``counts`` values are 0 and 1."""
     need(bool(np.ptp(people.weights) == 0) and len(people.weights) > 1, "draws of unequal weight, or a single one")
     need(float(people.high.max()) <= most, "a value above the largest")
     tau, bound = Fraction(shift.strangers), shift.behind(people, hints, most, risk, counts)
@@ -105,7 +105,8 @@ def nearby(
     largest: float,
 ) -> bool:
     """Whether what is claimed of the mean in populations around the one behind the sample follows by Hoeffding's
-    inequality or bets, with a range and multipliers that were fixed in advance; ``largest`` is derived for anybody."""
+    inequality or bets, with a range and multipliers that were fixed in advance; ``largest`` is derived for any
+    individual."""
     upper, slope, most = number(said["upper"]), multiplier_of(said), float(inflated(profiles.largest))
     if upper >= most:  # true of anybody, and so of every population
         return True
@@ -216,8 +217,8 @@ def stands_within(reach: ReachBounds, x: Array, rows: NDArray[np.intp], steady: 
     stands, radii = np.ones(len(rows), dtype=bool), np.asarray(steady[rows])
     for radius in np.unique(radii[radii > 0]):
         some = np.flatnonzero(radii == radius)
-        for start in range(0, len(some), ROWS):
-            block = some[start : start + ROWS]
+        for start in range(0, len(some), CLAIM_ROWS):
+            block = some[start : start + CLAIM_ROWS]
             stands[block] = reach.stands(np.ascontiguousarray(x[rows[block]]), float(radius))
     return stands
 

@@ -11,7 +11,7 @@ block). It is within reach when some move ``u`` of the numbers makes ``‖R (f +
 * no seminorm: nothing has a price; only the metric's box decides.
 
 **Soundness.** The tree is cut with a margin well above the backward error of the factorisation; the final test and
-what remains of the radius (:meth:`Branches.leftover`) bound every rounding error, including that the computed
+what remains of the radius (:meth:`Branches.remaining_radius`) bound every rounding error, including that the computed
 rotation is not exactly orthogonal. Prices are squared in units of their largest entry, so that no square of a large
 root overflows and none of a small δ is lost; where errors are beyond all numbers nothing is ``priced``.
 """
@@ -117,7 +117,7 @@ class Branches:
 
     @property
     def priced(self) -> bool:
-        """Is anything known of prices? Not where weights times ranges overflow: then no branch can be told apart."""
+        """Is anything known of prices? Not where weights times ranges overflow: then no branch can be left out."""
         errors = np.array([self.stretch, self.price_error, self.radius_error])
         return all(bool(np.isfinite(part).all()) for part in (errors, self.along, self.price, self.triangle))
 
@@ -127,7 +127,7 @@ class Branches:
         return int(np.frexp(np.abs(self.price).max(initial=0.0))[1])
 
     @np.errstate(all="ignore")
-    def leftover(self, change: Array) -> tuple[Array, Array]:
+    def remaining_radius(self, change: Array) -> tuple[Array, Array]:
         """Radius (−1 when out of reach) and offset of the numbers' ball after a change of categories (rows, m).
 
         **Soundness.** ``‖T u + o‖² ≤ (stretch δ)² − paid²`` with ``paid`` from below (order 1: ``δ − paid``); the
@@ -285,8 +285,8 @@ def _affordable(branches: Branches, allowed: list[Mask], cap: int) -> set[int]:
     """
     counts = [int(mask.sum(axis=1).max(initial=1)) for mask in allowed]
     listed = set(range(len(counts)))
-    loose = [k for k in listed if branches.free[k] and branches.blocks[k][1] - branches.blocks[k][0] > 1]
-    for k in sorted(loose, key=lambda k: -counts[k]):
+    unpriced = [k for k in listed if branches.free[k] and branches.blocks[k][1] - branches.blocks[k][0] > 1]
+    for k in sorted(unpriced, key=lambda k: -counts[k]):
         if np.prod([float(counts[j]) for j in listed if branches.free[j]]) <= cap:
             break
         if counts[k] > 1:

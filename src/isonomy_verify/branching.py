@@ -5,14 +5,16 @@ Problem: bound ``s · output(y)``, ``s = ±1``, over a region, closer than one p
 part at a value of one pre-activation, or of one coordinate, gives two parts that cover it; over each the activations
 bend less. So the regions are the roots of binary trees, and the largest bound of any leaf of a tree bounds its root.
 
-A part is bounded by one backward pass. What is free in it are hints: the slopes of the lines below open ReLUs, where
-other lines touch, and a multiplier for each neuron that was cut, which adds ``m (z − low) ≥ 0`` or
-``m (z − high) ≥ 0``. They are improved by a few steps along the bound's own gradient (:mod:`isonomy_verify.ascent`).
+A part is bounded by one backward pass. What is free in it are :class:`Hints`: the slopes of the lines below open ReLUs,
+where other lines touch, and a multiplier for each neuron that was cut, which adds ``m (z − low) ≥ 0`` or
+``m (z − high) ≥ 0``. Nothing here looks for them: :meth:`Leaves.enclose` opens parts, and :meth:`Leaves.derive` takes
+what :mod:`isonomy_verify.hints.ascent`, or a linear program of the library, makes of them.
 
 **Soundness.** A tree only ever changes by :meth:`Leaves.split`, whose halves share the cut (or leave out what the
-caller knows to be nobody), and a leaf's bound only by a pass over ranges that were proved for it or inherited from the
-part that holds it. A leaf is closed with its bound. Hints make bounds larger or smaller, never false. An empty part,
-whose ranges contradict each other by more than rounding, is bounded by minus infinity.
+caller knows to be empty), and a leaf's bound only by a pass over ranges that were proved for it or inherited from the
+part that holds it. A leaf is closed with its bound. Any hint makes bounds larger or smaller, never false: a slope is
+held to [0, 1], the intercepts of lines are the kernel's, a multiplier may have either sign. An empty part, whose ranges
+contradict each other by more than rounding, is bounded by minus infinity.
 """
 
 from __future__ import annotations
@@ -20,42 +22,31 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import Array
-from isonomy_verify.ascent import Ascent, Bools, Hints
-from isonomy_verify.enclosure import BLOCK, Prepared, Run, landing_of, moves
+from isonomy_verify.enclosure import BLOCK, Prepared, Run, linear_image_of
+from isonomy_verify.lines import Lines
 from isonomy_verify.regions import BallBox, Index, Region
 
-FIRST, STEPS = 16, 8
-"""Steps on the hints of a root, and of a part that begins with those of its parent."""
+Bools = NDArray[np.bool_]
 
 
-class Bounded(NamedTuple):
-    """What a pass tells of parts beyond their bounds; hints for where to look and where to cut."""
+class Hints(NamedTuple):
+    """What a pass over parts (n) is free to choose, an array (n, width) for each hidden layer."""
 
-    moves: Array  # (n, m): about where the pass is largest
-    layer: Index  # (n,): the layer with the neuron whose lines cost most there; −1: none costs anything
-    column: Index
-    value: Array  # where to cut it
-
-
-class Cut(NamedTuple):
-    """A neuron that was cut: its pre-activation ``form · u + constant`` lies between ``low`` and ``high``."""
-
-    layer: int
-    column: int
-    form: Array
-    constant: float
-    low: float
-    high: float
+    slopes: list[Any]  # of lines below open ReLUs
+    places: list[Any]  # where lines of other activations touch; parallel lines where this is no number, or None
+    multipliers: list[Array] | None = None  # of neurons that were cut
+    split: Array | None = None  # of the region's support
 
 
-class Forms(NamedTuple):
-    """A leaf as a linear problem: maximise ``goal · u`` over the region, in its own coordinates, within the cuts."""
+class Parts(NamedTuple):
+    """Leaves that are open for a bound: the run over them, and which of them are empty."""
 
-    goal: Array
-    cuts: list[Cut]
-    region: Region
+    rows: Index
+    run: Run
+    empty: Bools
 
 
 class Leaves:
@@ -125,43 +116,76 @@ class Leaves:
         activations = [layer.activation for layer in self.prepared.network.layers]
         return any(f is not None and f.shape.curvature > 0 for f in activations)
 
-    def bending(self, row: int) -> int:
-        """How many activations are not straight over a leaf."""
-        activations = [layer.activation for layer in self.prepared.network.layers]
-        ends = [self.ranges(k, np.array([row])) for k in range(len(self.widths))]
-        return sum(int(f.bends(*mine).sum()) for f, mine in zip(activations, ends, strict=False) if f is not None)
-
     def close(self, rows: Index) -> None:
         """Take leaves as they are: their bounds count, and nothing more is done about them."""
         np.maximum.at(self.closed, self.root[rows], self.bound[rows])
         self.open[rows] = False
 
     @np.errstate(all="ignore")
-    def improve(self, rows: Index, target: Array, steps: int | None = None) -> Bounded:
-        """Bound open leaves again; ``target`` (rows,) is a bound that would do, so that steps may end early."""
-        found = Bounded(
-            np.zeros((len(rows), self.x.shape[1])), np.full(len(rows), -1), np.zeros(len(rows), dtype=np.int64),
-            np.zeros(len(rows)),
-        )  # fmt: skip
-        settled = self._kept["since"][rows] >= len(self.widths) - 1
-        for which in (settled, ~settled):
-            places = np.flatnonzero(which)
-            for first in range(0, len(places), 2 * BLOCK):
-                part = places[first : first + 2 * BLOCK]
-                for mine, theirs in zip(found, self._improve(rows[part], target[part], steps), strict=True):
-                    mine[part] = theirs
-        return found
+    def enclose(self, rows: Index) -> Parts:
+        """Open leaves: a run over them with the ranges that are known, derived again behind cuts."""
+        roots, since = self.root[rows], int(self._kept["since"][rows].min())
+        region: Region | None = None
+        if self.region is not None:
+            region = self.region[roots].boxed(*self.box(rows))
+        start = [each if len(each) == 1 else each[roots] for each in self.start]
+        linear_images = None
+        if region is not None:  # without their ranges, which are known, unless a box was cut
+            linear_images = [linear_image_of(layer, region, ranges=since < 0) for layer in self.prepared.network.layers]
+        run = Run(self.prepared, self.x[roots], region, start, linear_images)
+        last, empty = len(self.widths), np.zeros(len(rows), dtype=bool)
+        for k in range(last):
+            low, high = self.ranges(k, rows)
+            run.weigh(k)
+            behind = since < k and since < last - 1
+            if behind:
+                first, final = run.interval(k)
+                low, high = np.maximum(low, first), np.minimum(high, final)
+            empty |= (low > high).any(1)
+            run.range.append((np.minimum(low, high), high))
+            run.relax(k)
+            if k and behind:
+                run.tighten(k)
+            self._kept[f"low{k}"][rows], self._kept[f"high{k}"][rows] = run.range[k]
+        run.weigh(last)
+        self._kept["since"][rows] = last
+        return Parts(rows, run, empty)
+
+    @np.errstate(all="ignore")
+    def derive(self, parts: Parts, hints: Hints) -> None:
+        """Bound open parts by one pass with these hints; what is known of them already stays known."""
+        root, run = self.root[parts.rows], parts.run
+        lines = [_lines(run, k, hints) for k in range(len(self.widths))]
+        bound = run.side(self.output[root], self.sign[root], lines, (), hints.multipliers, hints.split)[0]
+        bound = np.where(run.overflow, np.inf, np.where(parts.empty, -np.inf, bound))
+        self.bound[parts.rows] = np.minimum(self.bound[parts.rows], bound)
+
+    def fresh(self, rows: Index) -> Bools:
+        """Return which leaves (rows,) have ranges as tight as they get."""
+        return np.asarray(self._kept["since"][rows] >= len(self.widths) - 1)
+
+    def hints(self, rows: Index) -> tuple[list[Any], list[Any], list[Bools]]:
+        """Return the slopes and multipliers that were last kept of leaves, and which neurons were cut."""
+        slopes, multipliers, cut = (
+            [self._kept[f"{name}{k}"][rows] for k in range(len(self.widths))] for name in ("slope", "multiplier", "cut")
+        )
+        return slopes, multipliers, cut
+
+    def keep(self, rows: Index, slopes: list[Any], multipliers: list[Any]) -> None:
+        """Keep slopes and multipliers with leaves, for their halves to begin with."""
+        for k in range(len(self.widths)):
+            self._kept[f"slope{k}"][rows], self._kept[f"multiplier{k}"][rows] = slopes[k], multipliers[k]
 
     def split(self, rows: Index, layer: Index, column: Index, end: Array, begin: Array | None = None) -> Index:
         """Cut leaves in two: rows keep what is at most ``end``, new ones (returned) get what is at least ``begin``.
 
-        ``layer`` −1 cuts the move of a coordinate. ``begin`` is ``end`` unless the caller knows that nobody is between
-        them. Both halves keep the bound of the whole until they are improved.
+        ``layer`` −1 cuts the move of a coordinate. ``begin`` is ``end`` unless the caller knows that no individual is
+        between them. Both halves keep the bound of the whole until they are improved.
         """
         begin = end if begin is None else begin
         if not (np.isfinite(end).all() and np.isfinite(begin).all()):
             raise ValueError("A cut must be at a finite number.")
-        fresh = self._room(len(rows))
+        fresh = self._free_rows(len(rows))
         for kept in self._kept.values():
             kept[fresh] = kept[rows]
         self.open[fresh] = True
@@ -193,59 +217,10 @@ class Leaves:
         """What is proved of a layer's pre-activations over leaves."""
         return self._kept[f"low{k}"][rows], self._kept[f"high{k}"][rows]
 
-    @np.errstate(all="ignore")
-    def forms(self, row: int) -> Forms:
-        """One leaf as a linear problem: pre-activations and goal as linear functions of the region's coordinates."""
-        rows = np.array([row])
-        run, _ = self._run(rows)
-        root, layers = self.root[rows], run.layers
-        matrices: list[Array] = []
-        constants: list[Array] = []
-        for k, layer in enumerate(layers):
-            landing = run.landings[k]
-            width = len(landing.matrix[0]) if landing is not None else run.columns
-            matrix = np.zeros((layer.width, width)) if landing is None else landing.matrix
-            constant = np.array(run.start[k][0])
-            for block in layer.blocks:
-                if block.source:
-                    lines = run.lines[block.source - 1]
-                    matrix = matrix + (block.weight * lines.slope[0]) @ matrices[block.source - 1]
-                    middle = lines.slope[0] * constants[block.source - 1] + (lines.above[0] + lines.below[0]) / 2
-                    constant = constant + block.weight @ middle
-            matrices.append(matrix)
-            constants.append(constant)
-        cut = [
-            Cut(k, int(j), matrices[k][j], float(constants[k][j]), *(float(end[0, j]) for end in self.ranges(k, rows)))
-            for k in range(len(self.widths)) for j in np.flatnonzero(self._kept[f"cut{k}"][row])
-        ]  # fmt: skip
-        goal = float(self.sign[root[0]]) * matrices[-1][self.output[root[0]]]
-        return Forms(goal, cut, run.region)
-
-    @np.errstate(all="ignore")
-    def hinted(self, row: int, multipliers: list[tuple[int, int, float]], split: Array | None) -> None:
-        """Bound a leaf with multipliers (layer, column, value) and a split that were found elsewhere."""
-        rows = np.array([row])
-        run, _ = self._run(rows)
-        root = self.root[rows]
-        given = [np.zeros((1, width)) for width in self.widths]
-        for k, j, value in multipliers:
-            given[k][0, j] = value
-        ascent = Ascent(run, self.output[root], self.sign[root], self._hints(rows))
-        ascent.climb(0, np.zeros(1))
-        for hint in (None, split):
-            bound = run.side(self.output[root], self.sign[root], ascent.best(), (), given, hint)[0]
-            self.bound[rows] = np.where(run.burst, np.inf, np.fmin(self.bound[rows], bound))
-
-    @np.errstate(all="ignore")
-    def moves(self, row: int, place: Array) -> Array:
-        """A move of the input (m,) from a place in the coordinates of :meth:`forms`."""
-        run, _ = self._run(np.array([row]))
-        return np.asarray(moves(run.region, place[None], self.x.shape[1])[0])
-
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _room(self, count: int) -> Index:
-        """Rows that nobody uses."""
+    def _free_rows(self, count: int) -> Index:
+        """Rows that are free."""
         free = np.flatnonzero(~self.open)
         if len(free) < count:
             more = max(count, len(self.open) // 2)
@@ -260,61 +235,21 @@ class Leaves:
         region = None if self.region is None else self.region[rows]
         run = Run(self.prepared, self.x[rows], region).forward()
         for k, start in enumerate(run.start):
-            if run.landings[k] is not None:
+            if run.linear_images[k] is not None:
                 self.start[k][rows] = start
         for k in range(len(self.widths)):
             self._kept[f"low{k}"][rows], self._kept[f"high{k}"][rows] = run.range[k]
             self._kept[f"slope{k}"][rows] = run.lines[k].slope > 0.5
         if region is not None:
             self._kept["box low"][rows], self._kept["box high"][rows] = region.low, region.high
-        self._kept["bound"][rows][run.burst] = np.inf
+        self._kept["bound"][rows][run.overflow] = np.inf
 
-    def _run(self, rows: Index) -> tuple[Run, Bools]:
-        """A run over leaves with the ranges that are known, derived again behind cuts; and which leaves are empty."""
-        roots, since = self.root[rows], int(self._kept["since"][rows].min())
-        region: Region | None = None
-        if self.region is not None:
-            region = self.region[roots].boxed(*self.box(rows))
-        start = [each if len(each) == 1 else each[roots] for each in self.start]
-        landings = None
-        if region is not None:  # without their ranges, which are known, unless a box was cut
-            landings = [landing_of(layer, region, ranges=since < 0) for layer in self.prepared.network.layers]
-        run = Run(self.prepared, self.x[roots], region, start, landings)
-        last, empty = len(self.widths), np.zeros(len(rows), dtype=bool)
-        for k in range(last):
-            low, high = self.ranges(k, rows)
-            run.weigh(k)
-            behind = since < k and since < last - 1
-            if behind:
-                first, final = run.interval(k)
-                low, high = np.maximum(low, first), np.minimum(high, final)
-            empty |= (low > high).any(1)
-            run.range.append((np.minimum(low, high), high))
-            run.relax(k)
-            if k and behind:
-                run.tighten(k)
-            self._kept[f"low{k}"][rows], self._kept[f"high{k}"][rows] = run.range[k]
-        run.weigh(last)
-        self._kept["since"][rows] = last
-        return run, empty
 
-    def _improve(self, rows: Index, target: Array, steps: int | None) -> Bounded:
-        run, empty = self._run(rows)
-        output, sign = self.output[self.root[rows]], self.sign[self.root[rows]]
-        ascent = Ascent(run, output, sign, self._hints(rows))
-        fresh = not any(cut is not None for cut in ascent.cut)
-        ascent.climb((FIRST if fresh else STEPS) if steps is None else steps, target)
-        hints = ascent.hints
-        multipliers = None if fresh else [m.astype(np.float64) for m in hints.multipliers]
-        bound = run.side(output, sign, ascent.best(), (), multipliers, hints.split)[0]
-        bound = np.where(run.burst, np.inf, np.where(empty, -np.inf, bound))
-        self.bound[rows] = np.minimum(self.bound[rows], bound)
-        for k in range(len(self.widths)):
-            self._kept[f"slope{k}"][rows], self._kept[f"multiplier{k}"][rows] = hints.slopes[k], hints.multipliers[k]
-        return Bounded(moves(run.region, hints.place, self.x.shape[1]), *ascent.cuts())
-
-    def _hints(self, rows: Index) -> Hints:
-        slopes, multipliers, cut = (
-            [self._kept[f"{name}{k}"][rows] for k in range(len(self.widths))] for name in ("slope", "multiplier", "cut")
-        )
-        return Hints(slopes, multipliers, cut)
+def _lines(run: Run, k: int, hints: Hints) -> Lines:
+    """Return lines of a layer with hinted slopes, or that touch at hinted places."""
+    lines, activation = run.lines[k], run.layers[k].activation
+    if activation is None or activation.kind != "relu":
+        return lines if hints.places[k] is None else run.touched(k, hints.places[k])
+    open_ = (lines.slope > 0) & (lines.slope < 1)
+    slope = np.clip(hints.slopes[k].astype(np.float64), 0.0, 1.0)
+    return lines._replace(low_slope=np.where(open_, slope, lines.slope))

@@ -30,9 +30,10 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy_verify.alone import Alone
+from isonomy_verify.alone import ROWS, Alone
 from isonomy_verify.alone import claims as claims_alone
 from isonomy_verify.arithmetic import (
+    SMALL,
     Array,
     exact_sum,
     mean_of_sums,
@@ -75,13 +76,10 @@ from isonomy_verify.similar import Similarity
 from isonomy_verify.text import listed, quoted
 
 EVERYBODY = 20_000
-"""Up to so many individuals are all derived, unless fewer are asked for."""
+"""Up to this number of individuals are all derived, unless fewer are asked for."""
 
 THETA = ALPHA = 1e-3
 """In a larger table a mean above the claim by more than θ of what all could hide is missed with probability α."""
-
-ROWS = 1024
-"""Individuals derived at a time."""
 
 TRUSTED = (
     "model", "people", "metric", "ground", "domain", "selection", "remarks", "output range", "head", "classes",
@@ -162,8 +160,8 @@ def verify(
             check.shifts()
             check.rest()
             if data is not None and not record.predicate["withheld"]:
-                told = "the certificate withholds nothing: no array was looked for in it"
-                check.found.claims.append(("data folder", "not checked", told))
+                words = "the certificate withholds nothing: no array was looked for in it"
+                check.found.claims.append(("data folder", "not checked", words))
             return check.found
     except BadInput:
         raise
@@ -191,7 +189,7 @@ class _Check:
         self.confidence = None if sure is None else number(sure)
         self.weights = record.array("people.weights")
         n, usable = len(self.weights), np.isfinite(self.weights) & (self.weights >= 0) & (self.weights <= 2.0**500)
-        need(usable.all() and self.weights.any() and math.fsum(self.weights) >= 2.0**-500, "weights")
+        need(usable.all() and self.weights.any() and math.fsum(self.weights) >= SMALL, "weights")
         self.profiles = profiles_of(record)
         need(len(self.profiles) == n, "profiles of other individuals")
         need(self.shift.moves or not self.profiles.radius.any(), "a profile of people who move, where none does")
@@ -282,8 +280,8 @@ class _Check:
             return found.say("mean", None, "the groups' rows are withheld: give --data, the folder that has them")
         implied, hidden = self._implied()
         holds = implied <= number(claims["upper"]) and hidden <= number(claims["hidden"])
-        told = f"all {found.individuals:,} claims give {outward(implied, 9)}, claimed {number(claims['upper'])}"
-        found.say("mean", holds, told)
+        words = f"all {found.individuals:,} claims give {outward(implied, 9)}, claimed {number(claims['upper'])}"
+        found.say("mean", holds, words)
         if not self.record.has("people.x"):
             return found.say("individuals", None, "their rows are withheld: give --data, the folder that has them")
         self.x = self.record.array("people.x")
@@ -292,17 +290,17 @@ class _Check:
             need(self.domain.contains(self.x[start : start + 2**16]).all(), "individuals outside the domain")
         for start in range(0, len(self.x), ROWS):
             self._keep(np.ascontiguousarray(self.x[start : start + ROWS]))
-        largest = self._anybody(claimed := float(inflated(self.profiles.largest)))
+        largest = self._everywhere(claimed := float(inflated(self.profiles.largest)))
         rows = self._drawn(everybody, seed, claimed, hidden)
         slopes = [self.multiplier]
         if self.claims["population"] is not None and self.claims["population"]["multiplier"] is not None:
             slopes.append(multiplier_of(self.claims["population"]))
-        wrong, loose, total, highest, proved = 0, 0, 0, 0.0, replace(self.profiles, largest=largest)
+        wrong, unproved, total, highest, proved = 0, 0, 0, 0.0, replace(self.profiles, largest=largest)
         for start in range(0, len(rows), ROWS):
             some = rows[start : start + ROWS]
             value, owner = self._derived(some)
             most = inflated(self.profiles.value[self.profiles.places(some)])
-            loose += len(np.unique(owner[~(np.minimum(value, largest) <= most)]))
+            unproved += len(np.unique(owner[~(np.minimum(value, largest) <= most)]))
             cells, above = proved.cells(some, value), np.zeros(len(some), dtype=bool)
             for slope in slopes:
                 derived = shift.heights(cells, slope)
@@ -326,16 +324,18 @@ class _Check:
                 said = f"{exceeds} is accepted with probability at most {ALPHA:g}"
             detail = f"{len(rows):,} drawn (seed {found.seed}) and derived, {wrong:,} above their claim: {said}"
         found.say("individuals", wrong == 0, detail, status)
-        detail = f"{loose:,} profiles have bounds that were not derived again, on which no claim about this shift rests"
-        found.claims.append(("other shifts", "not checked" if loose else "proved again", detail))
+        detail = (
+            f"{unproved:,} profiles have bounds that were not derived again, on which no claim about this shift rests"
+        )
+        found.claims.append(("other shifts", "not checked" if unproved else "proved again", detail))
         return None
 
-    def _anybody(self, claimed: float) -> float:
-        """The largest violation of anybody at all, which is derived and compared with its claim."""
-        self.anybody, within = math.inf, math.inf
+    def _everywhere(self, claimed: float) -> float:
+        """The largest violation of any individual, which is derived and compared with its claim."""
+        self.everywhere, within = math.inf, math.inf
         if self.shift.moves or self.domain.kind != "unbounded":
-            self.anybody, within = self.reach.everywhere(np.asarray(self.x))
-        largest = min(self.head.largest, self.anybody if within == math.inf else math.inf)
+            self.everywhere, within = self.reach.everywhere(np.asarray(self.x))
+        largest = min(self.head.largest, self.everywhere if within == math.inf else math.inf)
         if self.range is not None:
             largest = min(largest, float(up(self.range[1] - self.range[0])))
         self.largest = largest
@@ -373,11 +373,11 @@ class _Check:
         """Individuals drawn with replacement, each with a probability proportional to weight times what it could
         hide: enough to miss a share of θ with probability α at most."""
         counted, heaviest = np.flatnonzero(self.weights > 0), self.weights.max()  # shares of which add up, also if huge
-        room = np.empty(len(counted))
+        chance = np.empty(len(counted))
         for start in range(0, len(counted), 2**14):
             some = counted[start : start + 2**14]
-            room[start : start + 2**14] = self.weights[some] / heaviest * np.maximum(0.0, could_hide(some))
-        ends = np.cumsum(room)
+            chance[start : start + 2**14] = self.weights[some] / heaviest * np.maximum(0.0, could_hide(some))
+        ends = np.cumsum(chance)
         at = self.draws.random(_draws()) * ends[-1]
         return np.unique(counted[np.minimum(np.searchsorted(ends, at, side="right"), len(counted) - 1)])
 
@@ -396,7 +396,7 @@ class _Check:
             value[alone] = self.reach.bound(x, [0.0], tight)[:, 0][owner[alone]]
         wide = ~alone & (source == WIDE) & (radius == WIDE)
         if wide.any() and self.domain.kind == "unbounded":
-            value[wide] = self.anybody
+            value[wide] = self.everywhere
         for each in np.unique(source[~alone & ~wide & (source >= radius) & np.isfinite(source)]):
             some = np.flatnonzero(~alone & ~wide & (source == each) & (radius <= each))
             who, place = np.unique(owner[some], return_inverse=True)
@@ -413,7 +413,7 @@ class _Check:
         """Derive what is true of individuals alone."""
         known = self.bounds.chunk(x)
         said = self.individuals.decision[rows] == CERTIFIED
-        self.own[rows], self.kept[rows] = known.upper, self.bounds.certain(x, known, said)
+        self.own[rows], self.kept[rows] = known.upper, self.bounds.proved_decisions(x, known, said)
 
     @cached_property
     def reach(self) -> ReachBounds:
@@ -477,7 +477,7 @@ class _Check:
 
     def alone(self) -> None:
         """What is claimed of everybody alone: the means of their bounds, whose violation is above or below ε, whose
-        decision nobody similar has otherwise.
+        decision no similar individual has otherwise.
 
         Witnesses are all evaluated; bounds are derived of everybody or of those who are drawn. Of individuals drawn
         each with the same probability, ``k`` draws miss false claims of more than ``θ n`` of ``n`` with probability at
@@ -485,9 +485,9 @@ class _Check:
         """
         found, said, n = self.found, self.claims["local"], self.found.individuals
         implied = self.individuals.claims(self.weights, self.epsilon)
-        told = ", ".join(f"{count:,} {kind}" for kind, count in implied["decisions"].items())
+        words = ", ".join(f"{count:,} {kind}" for kind, count in implied["decisions"].items())
         holds = json.dumps(said, sort_keys=True) == json.dumps(implied, sort_keys=True)
-        found.say("alone", holds, f"means from {implied['lower']} to {implied['upper']}; decisions: {told}")
+        found.say("alone", holds, f"means from {implied['lower']} to {implied['upper']}; decisions: {words}")
         own = inflated(self.profiles.value[self.profiles.start[:-1]])  # what their profile says of them alone
         crossed = int((deflated(self.individuals.lower) > np.minimum(self.individuals.highs(slice(None)), own)).sum())
         least, others = number(self.claims["lower"]), self.claims["population"]
@@ -563,10 +563,10 @@ class _Check:
                 "a share of decisions that was not asked for",
             )
             people = (self.individuals.decision, self.steady, self.weights)
-            told = nearby_decisions(
+            words = nearby_decisions(
                 self.derived_for, *people, self.reach.is_norm, self.claims["changes"], self.confidence
             )
-            self.found.say("decisions that can change", *told)
+            self.found.say("decisions that can change", *words)
         asked = [*([] if self.shift.moves else [self.shift]), *self.others]
         for at, (shift, said) in enumerate(zip(asked, self.claims.get("shifts", []), strict=True)):
             self._reweighted(cast(Reweighting, shift), said, at == 0 and not self.shift.moves)
@@ -606,7 +606,7 @@ class _Check:
 
     def _witnesses(self) -> bool:
         """Are they there? Then it is noted whether all do what is said of them."""
-        record, said, good, told = self.record, self.individuals, True, []
+        record, said, good, words = self.record, self.individuals, True, []
         for name, of in (("counterpart", said.lower > 0), ("flip_counterpart", said.decision == FLIPPABLE)):
             if not record.has(f"local.{name}"):
                 return False
@@ -617,8 +617,8 @@ class _Check:
                 x, y = (np.ascontiguousarray(rows) for rows in (self.x[some], other[start : start + ROWS]))
                 good &= bool(witnessed(self.bounds, said, some, x, y, name == "flip_counterpart").all())
                 self._keep(y)
-            told.append(len(owner))
-        detail = f"{told[0]:,} violations and {told[1]:,} other decisions, each at a pair, evaluated"
+            words.append(len(owner))
+        detail = f"{words[0]:,} violations and {words[1]:,} other decisions, each at a pair, evaluated"
         self.found.say("witnesses", good, detail, "proved again")
         return True
 
@@ -647,8 +647,8 @@ class _Check:
         if beside:
             found.claims.append(("files", "not checked", f"{listed(beside)}: the issuer's word"))
         if strays:
-            told = f"{listed(strays)}: not named by the certificate, and may say anything"
-            found.claims.append(("other files", "not checked", told))
+            words = f"{listed(strays)}: not named by the certificate, and may say anything"
+            found.claims.append(("other files", "not checked", words))
         found.say("remarks", None, "names, dates, sources, how files were read: the issuer's word")
 
     def _population(self, said: Mapping[str, Any]) -> None:
@@ -660,8 +660,8 @@ class _Check:
         else:
             own = self.claims["shifts"][0].get("behind")
             holds = own is not None and said["multiplier"] is None and said["upper"] == own["upper"]
-        told = f"at most {outward(number(said['upper']))}, if these are independent draws"
-        self.found.say("population", holds, told)
+        words = f"at most {outward(number(said['upper']))}, if these are independent draws"
+        self.found.say("population", holds, words)
 
     def _trusted(self) -> None:
         """The declared range of outputs, which those that were computed must keep to, and how people were selected,
@@ -670,10 +670,10 @@ class _Check:
             low, high = map(written, self.range)
             detail = f"outputs from {low} to {high} are declared, not proved; of {self.evaluated:,} computed here"
             self.found.say("output range", False if self.outside else None, f"{detail} {self.outside:,} are outside")
-        told = self.why or f"{selected(self.record.predicate['selection'])}: the issuer's word; --data counts them"
-        self.found.say("selection", False if self.why else None, told)
+        words = self.why or f"{selected(self.record.predicate['selection'])}: the issuer's word; --data counts them"
+        self.found.say("selection", False if self.why else None, words)
 
 
 def _draws() -> int:
-    """So many draws miss a share of θ with probability at most α."""
+    """This many draws miss a share of θ with probability at most α."""
     return math.ceil(math.log(ALPHA) / math.log1p(-THETA))

@@ -29,14 +29,14 @@ to 2e-7 on other BLAS kernels and in other batches, as ``tests/verify/test_hones
 POINTS = 1e-9
 """The same below violations at single pairs, which are runs and nothing else."""
 
-ROWS = 16_384
+CLAIM_ROWS = 16_384
 """Individuals looked at at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class Profiles:
     """Everybody's profile, one after the other: no violation within ``radius[j]`` of individual ``i`` is above
-    ``value[j]``, for ``start[i] <= j < start[i + 1]``; radii ascend from 0. Anybody at all keeps to ``largest``.
+    ``value[j]``, for ``start[i] <= j < start[i + 1]``; radii ascend from 0. Every individual keeps to ``largest``.
     ``source[j]`` is the radius of the pass that proved ``value[j]``, 0 for the
     individual alone: a hint, empty where there is none.
     """
@@ -59,7 +59,7 @@ class Profiles:
         return len(self.start) - 1
 
     def check(self) -> None:
-        """Refuse what is no profile of anybody."""
+        """Refuse what is no profile of an individual."""
         first, count = self.start[:-1], self.counts
         if not (count > 0).all() or not self.radius.shape == self.value.shape == (int(self.start[-1]),):
             raise ValueError("somebody has no profile")
@@ -118,8 +118,8 @@ def claimed_people(
     profiles: Profiles, weights: Array, then: Movement, multiplier: float | None, groups: Groups | None
 ) -> Sample:
     """Individuals who count, with what is claimed of each of them with the multiplier in the place of own bounds."""
-    starts = range(0, len(weights), ROWS)
-    rows = [np.arange(start, min(start + ROWS, len(weights))) for start in starts]
+    starts = range(0, len(weights), CLAIM_ROWS)
+    rows = [np.arange(start, min(start + CLAIM_ROWS, len(weights))) for start in starts]
     high = np.concatenate([claimed_heights(profiles, some, then, multiplier) for some in rows])
     return sample_of(high, np.zeros(len(high)), weights, groups)
 
@@ -132,8 +132,8 @@ def claimed_upper(profiles: Profiles, weights: Array, shift: Movement, multiplie
     """
     total = hidden = weight = 0
     highest, largest = 0.0, float(inflated(profiles.largest))
-    for start in range(0, len(weights), ROWS):
-        rows = np.arange(start, min(start + ROWS, len(weights)))
+    for start in range(0, len(weights), CLAIM_ROWS):
+        rows = np.arange(start, min(start + CLAIM_ROWS, len(weights)))
         rows = rows[weights[rows] > 0]
         if not len(rows):
             continue
@@ -148,17 +148,17 @@ def claimed_upper(profiles: Profiles, weights: Array, shift: Movement, multiplie
 
 
 def outward(value: float, places: int = 6) -> float:
-    """The smallest number of so many decimals that is at least the value, as a float that is at least the value."""
+    """The smallest number of this many decimals that is at least the value, as a float that is at least the value."""
     return _decimal(value, places, ROUND_CEILING)
 
 
 def inward(value: float, places: int = 6) -> float:
-    """The largest number of so many decimals that is at most the value less the margin, not below 0."""
+    """The largest number of this many decimals that is at most the value less the margin, not below 0."""
     return downward(value * (1 - POINTS) - POINTS, places)
 
 
 def downward(value: float, places: int = 6) -> float:
-    """The largest number of so many decimals that is at most the value, not below 0."""
+    """The largest number of this many decimals that is at most the value, not below 0."""
     return max(0.0, _decimal(value, places, ROUND_FLOOR))
 
 

@@ -76,7 +76,7 @@ class Composed:
 
     def bound(self, multiplier: float | None, people: Sample, hints: Hints, largest: float) -> float:
         """No population has a mean above this: ``people.high`` are heights with the multiplier, and ``largest`` is a
-        bound for anybody."""
+        bound for any individual."""
         tau, most = Fraction(self.first.strangers), Fraction(largest)
         paid = self.then.bound(multiplier, 0.0)
         if not paid < float(up(largest)):

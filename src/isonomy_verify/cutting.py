@@ -34,7 +34,7 @@ from isonomy_verify.similar import LATTICE_MARGIN, Similarity, axis_reach
 SMALLEST = 1e-9
 """Sides of a box shorter than this are not cut."""
 
-MARGIN = 1e-9
+EMPTY_MARGIN = 1e-9
 """Relative margin before a part is called empty; far above any rounding error."""
 
 
@@ -131,7 +131,7 @@ class Cutting:
         for _ in range(2):
             low, high = self._around(x)
             for one, other, first, last in ((y, x, low, high), (x, y, -high, -low)):
-                slack = MARGIN * (np.abs(other[0]) + np.abs(other[1]))
+                slack = EMPTY_MARGIN * (np.abs(other[0]) + np.abs(other[1]))
                 one[0] = np.maximum(one[0], np.where(first == 0, other[0], other[0] + first - slack))
                 one[1] = np.minimum(one[1], np.where(last == 0, other[1], other[1] + last + slack))
             for box in (x, y):
@@ -152,7 +152,7 @@ class Cutting:
         return np.maximum(low, apart_low), np.minimum(high, apart_high)
 
     def _around(self, x: list[Array]) -> tuple[Array, Array]:
-        """How far ``y`` can be from anybody in a box, coordinate by coordinate."""
+        """How far ``y`` can be from any individual in a box, coordinate by coordinate."""
         low, high = np.broadcast_to(-self.reach, x[0].shape), np.broadcast_to(self.reach, x[0].shape)
         if self.similarity.form.boxed:
             delta = self.similarity.delta
@@ -163,7 +163,7 @@ class Cutting:
         return low, high
 
     def _fill(self, box: list[Array]) -> None:
-        """Whoever has no value for a feature has its fill."""
+        """Individuals without a value for a feature have its fill."""
         if self.domain.kind != "realizable":
             return
         for flag, value, fill in self.domain.fills:
@@ -172,7 +172,7 @@ class Cutting:
             box[1][missing, value] = np.minimum(box[1][missing, value], fill)
 
     def _to_lattice(self, box: list[Array]) -> None:
-        """Whole numbers, flags and categories: the boxes end at values that somebody has."""
+        """Whole numbers, flags and categories: the boxes end at values that some individual has."""
         which = self.whole
         if which.any():
             origin, unit = self.domain.origin[which], self.domain.unit[which]
@@ -182,8 +182,8 @@ class Cutting:
             box[0][:, which] = np.fmax(box[0][:, which], (np.ceil(first - margin) - origin) / unit)
             box[1][:, which] = np.fmin(box[1][:, which], (np.floor(last + margin) - origin) / unit)
         for start, stop in self.blocks:
-            box[0][:, start:stop] = np.where(box[0][:, start:stop] > MARGIN, 1.0, 0.0)
-            box[1][:, start:stop] = np.where(box[1][:, start:stop] < 1 - MARGIN, 0.0, 1.0)
+            box[0][:, start:stop] = np.where(box[0][:, start:stop] > EMPTY_MARGIN, 1.0, 0.0)
+            box[1][:, start:stop] = np.where(box[1][:, start:stop] < 1 - EMPTY_MARGIN, 0.0, 1.0)
 
     def _adds_up(self, box: list[Array]) -> Mask:
         """Can the shares of every one-hot block still add up to 1?"""
@@ -204,13 +204,13 @@ class Cutting:
             move = np.clip(move - step * (move @ root.T) @ root, low, high)
         image = move @ root.T
         # Never below the true length: squares of short images underflow, some of them and not others.
-        normal = image / norm_up(image)[:, None] * (1 - MARGIN) if self.order == 2 else np.sign(image)
+        normal = image / norm_up(image)[:, None] * (1 - EMPTY_MARGIN) if self.order == 2 else np.sign(image)
         if self.order == math.inf:
             normal *= np.abs(image).argmax(1)[:, None] == np.arange(len(root))
         price, most = normal @ root, np.abs(normal) @ np.abs(root)
         least = np.minimum(price * low, price * high).sum(1)
-        slack = MARGIN * (most * np.maximum(np.abs(low), np.abs(high))).sum(1)
-        far: Mask = least - slack > self.similarity.delta * (1 + MARGIN) + TINY
+        slack = EMPTY_MARGIN * (most * np.maximum(np.abs(low), np.abs(high))).sum(1)
+        far: Mask = least - slack > self.similarity.delta * (1 + EMPTY_MARGIN) + TINY
         return far
 
     # -- bounding ----------------------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
-"""Whose decision does nobody similar have otherwise?
+"""Whose decision does no similar individual have otherwise?
 
 Problem, for each individual ``x`` with the decision ``c``: is every ``y in X`` with ``d(x, y) ≤ δ`` decided as ``c``?
 What a tier leaves open is asked of parts: every region of the similar set in which a margin may cross its cut-off is
 the root of a tree (:mod:`isonomy_verify.branching`), which is cut until each leaf excludes the crossing. Where to cut
-is no matter of soundness, so that a certificate need not say it: this search needs no hint, and finds its own way on
-every machine.
+and with which hints a leaf is bounded is no matter of soundness, so that a certificate need not say it:
+:mod:`isonomy_verify.hints` looks for both on every machine anew.
 
 **Soundness.** A decision stands where it is certain at ``x`` and every leaf of every region excludes every contest that
-would end it. Whoever is not settled after :data:`PARTS` parts is not said to be.
+would end it. An individual that is not settled after :data:`PARTS` parts is not said to be.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.branching import Leaves
+from isonomy_verify.cutting import SMALLEST
 from isonomy_verify.domain import Mask
 from isonomy_verify.heads import Contests, Head
+from isonomy_verify.hints.ascent import improve
 from isonomy_verify.models import PARTS as PARTS
 from isonomy_verify.models import Known
 from isonomy_verify.sets import Regions, region_of
@@ -33,11 +35,9 @@ if TYPE_CHECKING:
 PEOPLE, BATCH = 64, 512
 """Individuals, and parts, that are looked at together."""
 
-FEW = 6
-"""Up to so many coordinates that move, boxes are cut where activations are curved: of a curve no cut is the end."""
-
-SMALLEST = 1e-9
-"""Sides shorter than this are not cut."""
+FEW_MOVING = 6
+"""Up to this number of coordinates that move, boxes are cut where activations are curved: of a curve no cut is the
+end."""
 
 Index = NDArray[np.int64]
 
@@ -64,9 +64,9 @@ class Goals(NamedTuple):
         return cls(*parts)
 
 
-def certain(bounds: LocalBounds, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
+def proved_decisions(bounds: LocalBounds, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
     """Which of the ``wanted`` (n,) decisions of individuals ``x`` stand: those that the tier has ``known`` as kept,
-    those that differ too little to change, and those that at most so many parts each settle."""
+    those that differ too little to change, and those that at most ``parts`` parts each settle."""
     found = known.kept & wanted
     rows = np.flatnonzero(wanted & ~known.kept)
     found[rows] = bounds.keeps(np.ascontiguousarray(x[rows]), known.upper[rows])
@@ -132,13 +132,13 @@ def _search(bounds: LocalBounds, piece: Regions, goals: Goals, stands: Mask, spe
         rows = np.sort(rows[np.argsort(leaves.bound[rows], kind="stable")[:BATCH]])  # the nearest to be done: few wait
         sign, owner = goals.sign[leaves.root[rows]], mine.owner[leaves.root[rows]]
         np.add.at(spent, owner, 1)
-        cut = leaves.improve(rows, head.needed(sign))
+        cut = improve(leaves, rows, head.needed(sign))
         done = head.excluded(sign, leaves.bound[rows])
         leaves.close(rows[done])
         layer, column, value = cut.layer.copy(), cut.column.copy(), cut.value.copy()
         low, high = leaves.box(rows)
         side = np.where(np.isfinite(high - low) & (high - low > SMALLEST), high - low, 0.0) * influence
-        boxes = (layer < 0) | (leaves.curved & ((side > 0).sum(1) <= FEW))
+        boxes = (layer < 0) | (leaves.curved & ((side > 0).sum(1) <= FEW_MOVING))
         stuck = ~done & boxes & ~(side > 0).any(1) & (layer < 0)
         stands[owner[stuck]] = False
         boxes &= (side > 0).any(1)

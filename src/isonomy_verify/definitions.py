@@ -28,7 +28,7 @@ from isonomy_verify.text import BadInput, quoted
 TEXT, MATRICES = 2**22, 2**27
 """Characters of a schema, and of a metric, which may hold a matrix."""
 
-DEPTH, DOTS = 4, 5
+TOML_DEPTH, DOTS = 4, 5
 """Brackets within brackets, and dots of a key."""
 
 COORDINATES = 2**14
@@ -49,12 +49,12 @@ def tame_toml(text: str, name: str, most: int = TEXT) -> dict[str, Any]:
         raise BadInput(f"{name} is longer than the {most} characters that are read of it.")
     if '"""' in text or "'''" in text:
         raise BadInput(f"{name} has texts of several lines.")
-    bare = re.sub(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|\'[^\'\n]*+\'', "s", re.sub(r"(?m)^#.*$", "", text))
+    unquoted = re.sub(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"|\'[^\'\n]*+\'', "s", re.sub(r"(?m)^#.*$", "", text))
     depth = most_deep = 0
-    for bracket in re.sub(r"[^][}{]", "", bare):
+    for bracket in re.sub(r"[^][}{]", "", unquoted):
         depth += 1 if bracket in "[{" else -1
         most_deep = max(most_deep, depth)
-    if most_deep > DEPTH or re.search(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{DOTS}}}", bare):
+    if most_deep > TOML_DEPTH or re.search(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{DOTS}}}", unquoted):
         raise BadInput(f"{name} is nested too deeply.")
     try:
         return tomllib.loads(text)

@@ -1,6 +1,6 @@
-"""Bounds of the difference of two runs of a network: two people, both of whom move.
+"""Bounds of the difference of two runs of a network: two people who both move.
 
-Problem: ``z`` is somebody near a known ``x``, ``y`` somebody similar to ``z``, so that ``v = y − z`` lies in the
+Problem: ``z`` is an individual near a known ``x``, ``y`` one similar to ``z``, so that ``v = y − z`` lies in the
 similar set, however far ``z`` is from ``x``. The ranges of both runs grow with the ball around ``x``; the difference
 ``D`` of the two starts at ``v`` and scales with the similar set alone. A layer maps it by its weights. Behind an
 activation ``D' = f(z + D) − f(z)`` is ``D`` times a slope of some chord of ``f`` within the ranges of both, and of a
@@ -34,16 +34,16 @@ from isonomy_verify.enclosure import Enclosure, Ends, Prepared, Run, both, hull,
 from isonomy_verify.joint import Joint
 from isonomy_verify.lines import Lines
 from isonomy_verify.network import Network
-from isonomy_verify.regions import Ball, BallBox, Index, Landing, Region, Sum
+from isonomy_verify.regions import Ball, BallBox, Index, LinearImage, Region, Sum
 from isonomy_verify.tiers import Enclosure as Outputs
 from isonomy_verify.tiers import checked
 
-BLOCK = 128
+PAIR_BLOCK = 128
 """Pairs of regions that are bounded together."""
 
 
 class Gap(NamedTuple):
-    """Outputs of somebody near, of somebody similar to them, and the difference of the two: (n, outputs) each."""
+    """Outputs of one individual, of one similar to it, and the difference of the two: (n, outputs) each."""
 
     near: Outputs
     far: Outputs
@@ -68,14 +68,14 @@ class Difference(Enclosure):
         far: Run,
         region: Region | None = None,
         joint: Joint | None = None,
-        landings: Sequence[Landing | None] | None = None,
+        linear_images: Sequence[LinearImage | None] | None = None,
     ) -> None:
         self.near, self.far, self.joint = near, far, joint
         self.slopes: list[Ends] = []  # of chords of each activation
         self.sided: list[Lines] = []  # lines with slopes of their own
-        self.doubt: list[Array | float] = []  # how far two computed values of an activation may be off
+        self.value_error: list[Array | float] = []  # how far two computed values of an activation may be off
         self.narrow: list[tuple[Ends, Ends]] = []  # the ranges of both runs, as each was narrowed by the others
-        super().__init__(prepared, far.x, region, None, landings)
+        super().__init__(prepared, far.x, region, None, linear_images)
 
     def off(self, k: int) -> Array:
         """Return how far a difference may be off by what its size does not weigh."""
@@ -106,7 +106,7 @@ class Difference(Enclosure):
 
     def relax(self, k: int, wanted: bool = True) -> None:
         """Make the range behind a layer's differences and, if ``wanted``, the lines around them."""
-        self.slopes[k:], self.sided[k:], self.doubt[k:], self.narrow[k:] = [], [], [], []
+        self.slopes[k:], self.sided[k:], self.value_error[k:], self.narrow[k:] = [], [], [], []
         super().relax(k, wanted)
 
     def _renew(self, k: int, row: Index, column: Index) -> None:
@@ -116,14 +116,15 @@ class Difference(Enclosure):
     def _lines(self, k: int, at: tuple[Index, Index] | None, wanted: bool = True) -> tuple[Lines | None, Ends]:
         f, (low, high), (near, far) = self.layers[k].activation, self.range[k], self.runs(k)
         assert f is not None
-        self.narrow.append((near, far))
+        if at is None:
+            self.narrow.append((near, far))
         first, last = np.minimum(near[0], far[0]), np.maximum(near[1], far[1])
         least, most = slope_range(f, first, last)
-        doubt: Array | float = 0.0
+        value_error: Array | float = 0.0
         if self.prepared.float32_run and f.kind != "relu":
             error = Curve(f, first, last, U32).error
-            doubt = (error if isinstance(error, float) else error.max(0)) * 2.02
-        wide = (16 * U) * (1 + np.abs(least) + np.abs(most)) * (np.abs(low) + np.abs(high)) + TINY + doubt
+            value_error = (error if isinstance(error, float) else error.max(0)) * 2.02
+        wide = (16 * U) * (1 + np.abs(least) + np.abs(most)) * (np.abs(low) + np.abs(high)) + TINY + value_error
         if f.kind == "relu":
             tops = [relu_rise(end, *near) for end in (low, high)]
             bottoms = [-relu_rise(-end, *far) for end in (low, high)]
@@ -131,13 +132,13 @@ class Difference(Enclosure):
             tops = [np.maximum(least * end, most * end) for end in (low, high)]
             bottoms = [np.minimum(least * end, most * end) for end in (low, high)]
         self.slopes.append((least, most))
-        self.doubt.append(doubt)
+        self.value_error.append(value_error)
         ends = np.minimum(*bottoms) - wide, np.maximum(*tops) + wide
         ends = both(ends, minus(*(image(f, *run, self.prepared.unit32) for run in (far, near))))
         if not wanted:
             return None, ends
         straight, width = least == most, np.maximum(high - low, TINY)
-        exact = np.where(straight, doubt, np.inf)
+        exact = np.where(straight, value_error, np.inf)
 
         def slope(ends: list[Array]) -> Array:
             return np.where(straight, most, np.clip(np.nan_to_num((ends[1] - ends[0]) / width), least, most))
@@ -223,8 +224,8 @@ def compare(
         raise ValueError("Pairs with sets of their own need boxes around them.")
     smaller = [near.within(part) for part in within]  # type: ignore[arg-type]
     found = []
-    for start in range(0, len(x), BLOCK):
-        at = slice(start, start + BLOCK)
+    for start in range(0, len(x), PAIR_BLOCK):
+        at = slice(start, start + PAIR_BLOCK)
         own, apart, parts = near[at], between[at], [part[at] for part in smaller]
         shared = pairs.far.region
         summed = shared if isinstance(shared, Sum) else Sum(apart, own, None if limits is None else limits[at])
@@ -233,20 +234,20 @@ def compare(
         joint = Joint.of(pairs.network, apart) if tight else None
         three = Difference(pairs.between, one, two, None if pairs.shared else apart, joint).forward(tight and not quick)
         apart_ends = three.outputs(tight)
-        burst = one.burst | two.burst | three.burst
+        overflow = one.overflow | two.overflow | three.overflow
         nears, fars = one.outputs(parts, tight), two.outputs([summed.within(part) for part in parts], tight)
-        found.append([gap(each, other, apart_ends, burst) for each, other in zip(nears, fars, strict=True)])
+        found.append([gap(each, other, apart_ends, overflow) for each, other in zip(nears, fars, strict=True)])
     if not found:
         none = Outputs(*[np.zeros((0, pairs.network.outputs.width))] * 2)
         return [Gap(none, none, none)] * (1 + len(within))
     return [_joined([gaps[i] for gaps in found]) for i in range(1 + len(within))]
 
 
-def gap(near: Ends, far: Ends, between: Ends, burst: NDArray[np.bool_]) -> Gap:
+def gap(near: Ends, far: Ends, between: Ends, overflow: NDArray[np.bool_]) -> Gap:
     """Return enclosures of outputs from the ends of both runs and of their difference; nothing is known where runs
     burst."""
     far = both(far, minus(between, (-near[1], -near[0])))
-    lost = burst[:, None]
+    lost = overflow[:, None]
     return Gap(*(Outputs(np.where(lost, -np.inf, a), np.where(lost, np.inf, b)) for a, b in (near, far, between)))
 
 

@@ -229,7 +229,7 @@ class Domain:
         return self.contains(other) & _all_of((own == other)[:, self.immutable])
 
     def filled(self, x: Array) -> Array:
-        """People (n, m), where whoever has no value for a feature is given its fill."""
+        """People (n, m), where an individual without a value for a feature is given its fill."""
         if self.kind != "realizable" or not self.fills:
             return x
         x = x.copy()
@@ -256,9 +256,9 @@ class Domain:
         for flag, value, fill in self.fills:
             missing = (centre[:, flag] == 1.0) & (low[:, flag] == 0.0) & (high[:, flag] == 0.0)
             move = fill - centre[:, value]
-            room = (4 * U) * (abs(fill) + np.abs(centre[:, value]))
-            low[:, value] = np.where(missing, np.maximum(low[:, value], move - room), low[:, value])
-            high[:, value] = np.where(missing, np.minimum(high[:, value], move + room), high[:, value])
+            slack = (4 * U) * (abs(fill) + np.abs(centre[:, value]))
+            low[:, value] = np.where(missing, np.maximum(low[:, value], move - slack), low[:, value])
+            high[:, value] = np.where(missing, np.minimum(high[:, value], move + slack), high[:, value])
         return low, high
 
     def _rows(self, x: ArrayLike) -> Array:

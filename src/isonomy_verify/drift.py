@@ -17,7 +17,7 @@ So ``times`` = ``t`` is the radius of transport of order 1, or infinity, in two 
 below, *points* pay ``max c_j`` from above.
 
 **Soundness.** Numbers of the first cost are rounded so that it is not above ``c``, those of the second so that it is
-not below ``max c_j``. Nobody moves further than ``furthest``: beyond it cells are worth nothing.
+not below ``max c_j``. No individual moves further than ``furthest``: beyond it cells are worth nothing.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Drift:
         self.transport.check(multiplier)
 
     def heights(self, cells: dual.Cells, multiplier: float | None) -> Array:
-        """The kernel's heights (n,), of cells where somebody can be."""
+        """The kernel's heights (n,), of cells where an individual can be."""
         return self.transport.heights(dual.confined(cells, self.furthest), multiplier)
 
     def bound(self, multiplier: float | None, mean: float) -> float:

@@ -6,14 +6,14 @@ Then for **any** multiplier ``λ ≥ 0``
 
     sup E_Q[I]  ≤  λ γ^p + Σ_i π_i h_i(λ),        h_i(λ) = max { value − λ near^p : cells of i },
 
-and for γ = 0 and p = ∞, where a coupling moves nobody further than γ, without a multiplier
+and for γ = 0 and p = ∞, where a coupling moves no individual further than γ, without a multiplier
 
-    sup E_Q[I]  ≤  Σ_i π_i max { value : cells of i with somebody within γ }.
+    sup E_Q[I]  ≤  Σ_i π_i max { value : cells of i that begin within γ }.
 
 The mean can be taken in parts: heights of some individuals at a time, their products with the weights rounded up, exact
 sums of both (:func:`isonomy_verify.arithmetic.mean_of_sums`).
 
-**Soundness.** Whoever calls promises that the cells of an individual cover everybody; what can be seen of that is
+**Soundness.** The caller promises that the cells of an individual cover everybody; what can be seen of that is
 checked. All else holds for the floats given, in real arithmetic: costs are rounded down; heights, price, mean and their
 sum up, each where it is computed. A price that overflows is infinite; a cost that overflows is above every value; what
 is not a number is refused.
@@ -38,7 +38,7 @@ class Cells:
     """A cover of all possible people, seen from each individual, stored flat and in any order.
 
     People in a cell of ``owner`` cost ``[near, far]``, or ``(near, far]`` where ``open_``, and violate by ``value`` at
-    most. Everybody has a cell at cost 0 (the individual is somebody) and one with ``far = ∞``.
+    most. Everybody has a cell at cost 0 (that of the individual) and one with ``far = ∞``.
     """
 
     owner: NDArray[np.intp]
@@ -72,7 +72,7 @@ class Cells:
 
 
 def confined(cells: Cells, furthest: float) -> Cells:
-    """The cells, where no move costs more than ``furthest``: beyond it they are worth nothing, as nobody is there."""
+    """The cells, where no move costs more than ``furthest``: beyond it they are worth nothing, as they are empty."""
     if furthest == math.inf:
         return cells
     return replace(cells, value=np.where(cells.open_ & (cells.near >= furthest), 0.0, cells.value))

@@ -43,7 +43,7 @@ from isonomy_verify.activations import Activation, Curve
 from isonomy_verify.arithmetic import TINY, U32, Array, Float32, U
 from isonomy_verify.lines import Lines, parallel, touching
 from isonomy_verify.network import Layer, Network
-from isonomy_verify.regions import Ball, BallBox, Index, Landing, Region, Sum
+from isonomy_verify.regions import Ball, BallBox, Index, LinearImage, Region, Sum
 
 Ends = tuple[Array, Array]
 
@@ -92,10 +92,9 @@ class Prepared:
     def __init__(self, network: Network, region: Ball | Sum | None = None, float32_run: bool = False) -> None:
         self.network, self.region, self.float32_run = network, region, float32_run
         self.unit32 = U32 if float32_run else 0.0
-        self.landings = [None if region is None else landing_of(layer, region) for layer in network.layers]
+        self.linear_images = [None if region is None else linear_image_of(layer, region) for layer in network.layers]
         readers = Counter(block.source for layer in network.layers for block in layer.blocks)
         more = [max((readers[block.source] for block in layer.blocks), default=0) for layer in network.layers]
-        self._single: list[list[tuple[Float32, Float32]]] | None = None
         self.units = [
             layer.unit + max(0, many - READERS) * (2 * U) for layer, many in zip(network.layers, more, strict=True)
         ]
@@ -105,25 +104,11 @@ class Prepared:
         """Return whether all layers are narrow, so that passes and runs cost little."""
         return max(layer.width for layer in self.network.layers) < NARROW
 
-    @property
-    def single(self) -> list[list[tuple[Float32, Float32]]]:
-        """Return the weights of the blocks of all layers in float32, as they are and transposed, for hints."""
-        if self._single is None:
-            self._single = [[single(block.weight) for block in layer.blocks] for layer in self.network.layers]
-        return self._single
 
-
-def single(matrix: Array) -> tuple[Float32, Float32]:
-    """Return a matrix in float32, as it is and transposed, for hints."""
-    with np.errstate(all="ignore"):
-        rounded = np.ascontiguousarray(matrix.astype(np.float32))
-    return rounded, np.ascontiguousarray(rounded.T)
-
-
-def landing_of(layer: Layer, region: Region, ranges: bool = True) -> Landing | None:
+def linear_image_of(layer: Layer, region: Region, ranges: bool = True) -> LinearImage | None:
     """Return how a layer that reads the input meets the region; None where it does not."""
     block = layer.blocks[0] if layer.blocks else None
-    return None if block is None or block.source else region.landing(block.weight, block.size, ranges)
+    return None if block is None or block.source else region.linear_image(block.weight, block.size, ranges)
 
 
 class Enclosure:
@@ -137,11 +122,11 @@ class Enclosure:
         x: Array,
         region: Region | None = None,
         start: Sequence[Array] | None = None,
-        landings: Sequence[Landing | None] | None = None,
+        linear_images: Sequence[LinearImage | None] | None = None,
     ) -> None:
         """``region`` holds one set for each row of ``x`` (n, m), or one for all; without it all share the prepared one.
 
-        ``start`` is what each layer reads of ``x`` itself, ``landings`` how it meets the region, where that is known.
+        ``start`` is what each layer reads of ``x`` itself, ``linear_images`` how it meets the region, if that is known.
         """
         self.prepared, self.network, self.layers = prepared, prepared.network, prepared.network.layers
         self.x, self.n = x, len(x)
@@ -149,9 +134,9 @@ class Enclosure:
         if own is None:
             raise ValueError("An enclosure needs a region.")
         self.region: Region = own
-        shared = prepared.landings if region is None else None
-        known = shared if landings is None else landings
-        self.landings = [landing_of(layer, own) for layer in self.layers] if known is None else list(known)
+        shared = prepared.linear_images if region is None else None
+        known = shared if linear_images is None else linear_images
+        self.linear_images = [linear_image_of(layer, own) for layer in self.layers] if known is None else list(known)
         self.start = list(start) if start is not None else [self._start(k) for k in range(len(self.layers))]
         self.top = [np.broadcast_to((np.abs(x) if self.biased else 0.0) + self._extent(), x.shape)]
         self.noise: list[Array] = []
@@ -159,7 +144,8 @@ class Enclosure:
         self.lines: list[Lines] = []
         self.values: list[Ends] = [(x, x)]  # ranges of the sources; that of the input is never asked for
         self.under = np.full(self.n, TINY)  # what underflow can take from a pass
-        self.burst = np.zeros(self.n, dtype=bool)  # where a float32 run may overflow
+        self.overflow = np.zeros(self.n, dtype=bool)  # where a float32 run may overflow
+        self.directions: list[Array] = []  # output by output, about its slope in the region's own coordinates: hints
         self._kept: dict[int, tuple[Lines, Ends]] = {}
 
     def _start(self, k: int) -> Array:
@@ -167,7 +153,7 @@ class Enclosure:
         nothing."""
         layer = self.layers[k]
         bias = layer.bias[None] if self.biased else np.zeros((1, layer.width))
-        return bias if self.landings[k] is None or not self.biased else self.x @ layer.transposed[0] + bias
+        return bias if self.linear_images[k] is None or not self.biased else self.x @ layer.transposed[0] + bias
 
     def _extent(self) -> Array:
         """Return how far the input moves (rows, m); a coordinate that nothing bounds counts unless no run multiplies
@@ -191,14 +177,14 @@ class Enclosure:
 
     def weigh(self, k: int) -> None:
         """Bound how far the exact values of a layer are from what its float weights make of exact sources."""
-        layer, landing, unit = self.layers[k], self.landings[k], self.prepared.units[k]
+        layer, linear_image, unit = self.layers[k], self.linear_images[k], self.prepared.units[k]
         if self.prepared.float32_run:
             unit = unit + layer.unit32
-            self.burst |= layer.bursts(self._largest(k))
+            self.overflow |= layer.overflows(self._largest(k))
         size = self.sizes(k)
         noise = size * unit + self.off(k)
-        if landing is not None:
-            noise = noise + landing.loss + unit * landing.reach
+        if linear_image is not None:
+            noise = noise + linear_image.loss + unit * linear_image.reach
         self.noise.append(noise * 1.01 + TINY)
         tops = sum((self.top[block.source].sum(1) for block in layer.blocks), np.zeros(1))
         self.under = self.under + TINY * (1 + tops + size.sum(1))
@@ -252,7 +238,7 @@ class Enclosure:
 
     def interval(self, k: int) -> Ends:
         """Return the range of a layer from those of its sources."""
-        layer, landing, middle, half = self.layers[k], self.landings[k], self.start[k], self.noise[k]
+        layer, linear_image, middle, half = self.layers[k], self.linear_images[k], self.start[k], self.noise[k]
         for number, block in enumerate(layer.blocks):
             if block.source:
                 low, high = self.values[block.source]
@@ -261,7 +247,7 @@ class Enclosure:
                 half = half + wide @ layer.absolute[number]
         half = half * (1 + 2 * layer.unit)
         low, high = middle - half, middle + half
-        return hull(low, high) if landing is None else hull(low + landing.low, high + landing.high)
+        return hull(low, high) if linear_image is None else hull(low + linear_image.low, high + linear_image.high)
 
     def relax(self, k: int, wanted: bool = True) -> None:
         """Make the range behind a layer's activation and, if ``wanted``, the lines around it."""
@@ -309,12 +295,12 @@ class Enclosure:
     def neurons(self, k: int, row: Rows, column: Index | int, relax: Relax | None = None) -> Ends:
         """Return both ends of neurons ``column`` of layer ``k`` over regions ``row``, by parallel lines, or by what
         ``relax`` makes of coefficients."""
-        landed, total, cost = self._pass(k, row, column, 1.0, self._parallel if relax is None else relax)
-        return self._ends(landed, total, cost, row, self.region)
+        input_coefficients, total, cost = self._pass(k, row, column, 1.0, self._parallel if relax is None else relax)
+        return self._ends(input_coefficients, total, cost, row, self.region)
 
-    def _ends(self, landed: Array, total: Array, cost: Array, rows: Rows, region: Region) -> Ends:
+    def _ends(self, input_coefficients: Array, total: Array, cost: Array, rows: Rows, region: Region) -> Ends:
         """Return both ends of what a pass gave, over a region or a part of it."""
-        up, down = self._reach(landed, rows, region), self._reach(-landed, rows, region)
+        up, down = self._reach(input_coefficients, rows, region), self._reach(-input_coefficients, rows, region)
         return hull(total - cost - down, total + cost + up)
 
     def side(
@@ -348,14 +334,14 @@ class Enclosure:
             return g + multiplier, step - moved, cost
 
         last = len(self.layers) - 1
-        landed, total, cost = self._pass(last, slice(None), output, sign, relax, multipliers is not None)
+        input_coefficients, total, cost = self._pass(last, slice(None), output, sign, relax, multipliers is not None)
         bound = total + cost
         if split is not None and isinstance(self.region, BallBox):
-            first = self.region.support(landed, slice(None), split)
+            first = self.region.support(input_coefficients, slice(None), split)
             reaches = [first + (4 * U) * np.abs(first)]
         else:
-            reaches = [self._reach(landed, slice(None), self.region)]
-        reaches += [self._reach(landed, slice(None), region) for region in within]
+            reaches = [self._reach(input_coefficients, slice(None), self.region)]
+        reaches += [self._reach(input_coefficients, slice(None), region) for region in within]
         return [np.fmin(bound + reach + (4 * U) * (np.abs(bound) + np.abs(reach)), np.inf) for reach in reaches]
 
     def _edge(self, k: int, multiplier: Array) -> tuple[Array, Array]:
@@ -389,7 +375,9 @@ class Enclosure:
         carried = {block.source: block.weight[columns] for block in layers[k].blocks if block.source}
         if (signs != 1).any():
             carried = {source: signs * c for source, c in carried.items()}
-        landed = _landed(self.landings[k], None if self.landings[k] is None else signs, columns)
+        input_coefficients = _input_coefficients(
+            self.linear_images[k], None if self.linear_images[k] is None else signs, columns
+        )
         for j in range(k - 1, -1, -1):
             c = carried.pop(j + 1, None)
             if c is None:
@@ -404,26 +392,28 @@ class Enclosure:
                 if block.source:
                     back = g @ block.weight
                     carried[block.source] = carried[block.source] + back if block.source in carried else back
-            landing = self.landings[j]
-            if landing is not None:
-                landed = landed + g @ landing.matrix
+            linear_image = self.linear_images[j]
+            if linear_image is not None:
+                input_coefficients = input_coefficients + g @ linear_image.matrix
         cost = cost * (1 + 1e-9) + (size + cost) * ((4 * len(layers) + 32) * U) + self.under[rows]
-        return np.broadcast_to(landed, (n, self.columns)), total, cost
+        return np.broadcast_to(input_coefficients, (n, self.columns)), total, cost
 
-    def _reach(self, landed: Array, rows: Rows, region: Region) -> Array:
-        if not landed.shape[1]:
-            return np.zeros(len(landed))
-        most = region.support(landed, rows)
+    def _reach(self, input_coefficients: Array, rows: Rows, region: Region) -> Array:
+        if not input_coefficients.shape[1]:
+            return np.zeros(len(input_coefficients))
+        most = region.support(input_coefficients, rows)
         return most + (4 * U) * np.abs(most)
 
     @property
     def columns(self) -> int:
         """Return how many coordinates the region has of its own."""
-        return next((landing.matrix.shape[1] for landing in self.landings if landing is not None), 0)
+        return next(
+            (linear_image.matrix.shape[1] for linear_image in self.linear_images if linear_image is not None), 0
+        )
 
 
-def _landed(landing: Landing | None, signs: Array | None, columns: Index) -> Array:
-    return np.zeros((1, 1)) if landing is None or signs is None else signs * landing.matrix[columns]
+def _input_coefficients(linear_image: LinearImage | None, signs: Array | None, columns: Index) -> Array:
+    return np.zeros((1, 1)) if linear_image is None or signs is None else signs * linear_image.matrix[columns]
 
 
 def _entries(a: Array, rows: Rows, column: Index | int) -> Array:
@@ -444,17 +434,6 @@ def _dot(a: Array, b: Array) -> Array:
 
 class Run(Enclosure):
     """One run of the network."""
-
-    def __init__(
-        self,
-        prepared: Prepared,
-        x: Array,
-        region: Region | None = None,
-        start: Sequence[Array] | None = None,
-        landings: Sequence[Landing | None] | None = None,
-    ) -> None:
-        super().__init__(prepared, x, region, start, landings)
-        self.pulls: list[Array] = []  # output by output, about its slope in the region's own coordinates: hints
 
     def open(self, k: int) -> NDArray[np.bool_]:
         """Return where (n, width) the activation is not straight."""
@@ -482,12 +461,12 @@ class Run(Enclosure):
         if not passes or not last:
             return found
         for j in range(self.layers[last].width):
-            pull, total, cost = self._pass(last, slice(None), j, 1.0, self._parallel)
-            self.pulls.append(pull)
+            direction, total, cost = self._pass(last, slice(None), j, 1.0, self._parallel)
+            self.directions.append(direction)
             for (low, high), region in zip(found, (self.region, *within), strict=True):
-                ends = self._ends(pull, total, cost, slice(None), region)
+                ends = self._ends(direction, total, cost, slice(None), region)
                 low[:, j], high[:, j] = both((low[:, j], high[:, j]), ends)
-            for sign, lines in self._choices(pull) if pull.shape[1] else ():
+            for sign, lines in self._choices(direction) if direction.shape[1] else ():
                 for (low, high), bound in zip(found, self.side(j, sign, lines, within), strict=True):
                     if sign > 0:
                         high[:, j] = np.fmin(high[:, j], bound)
@@ -495,15 +474,15 @@ class Run(Enclosure):
                         low[:, j] = np.fmax(low[:, j], -bound)
         return [hull(*ends) for ends in found]
 
-    def _choices(self, pull: Array) -> Iterator[tuple[float, list[Lines]]]:
+    def _choices(self, direction: Array) -> Iterator[tuple[float, list[Lines]]]:
         """Yield signs and lines for an output: those that touch the network where a pass with these coefficients of the
         region's coordinates is largest, and those by the shape of the ranges."""
-        move = moves(self.region, self.region.maximiser(pull, slice(None)), self.x.shape[1])
+        move = moves(self.region, self.region.maximiser(direction, slice(None)), self.x.shape[1])
         # Lines that touch at one place are nearly always better for ReLUs, and not so often for others; in narrow
         # networks, where passes cost little, those below open ReLUs are all flat and all steep, too.
         kinds = {layer.activation.kind for layer in self.layers[:-1] if layer.activation is not None}
         least = (0.5, 1.0, 5e-324) if self.prepared.narrow else (0.5,) if kinds != {"relu"} else ()
-        others = [[self._leaning(k, lines.slope >= most) for k, lines in enumerate(self.lines)] for most in least]
+        others = [[self._low_slopes(k, lines.slope >= most) for k, lines in enumerate(self.lines)] for most in least]
         for sign in (1.0, -1.0):
             yield sign, self.touching(self.x + sign * move)
             for lines in others:
@@ -517,10 +496,10 @@ class Run(Enclosure):
         """Return lines of a layer that touch its activation near ``z``; without one, parallel lines."""
         activation, unit32 = self._activation(k), self.prepared.unit32
         if activation.kind == "relu":
-            return self.lines[k] if z is None else self._leaning(k, z > 0)
+            return self.lines[k] if z is None else self._low_slopes(k, z > 0)
         return self._widened(k, None, Lines(*touching(activation, *self.range[k], z, unit32)))
 
-    def _leaning(self, k: int, steep: NDArray[np.bool_]) -> Lines:
+    def _low_slopes(self, k: int, steep: NDArray[np.bool_]) -> Lines:
         """Return the lines of a layer, those below open ReLUs steep or flat."""
         return (
             self.lines[k]._replace(low_slope=steep.astype(np.float64))

@@ -31,13 +31,13 @@ from isonomy_verify.similar import LATTICE_MARGIN, Similarity, filled, is_norm
 from isonomy_verify.text import BadInput, need
 from isonomy_verify.tiers import Enclosure
 
-MOST = 2**22
+MOST_LISTED = 2**22
 """People who may be listed for one choice of categories."""
 
-LARGEST = 2**26
+LISTED_NUMBERS = 2**26
 """People who may be kept in one table."""
 
-HELD = 2**21
+LISTED_ROWS = 2**21
 """Numbers of people who are listed at a time."""
 
 SUM = 1e-6
@@ -73,7 +73,7 @@ def similar_people(similarity: Similarity, x: Array) -> Iterator[tuple[Index, Ar
     """
     domain = similarity.domain
     for regions, axes, total in _counted(similarity, x):
-        for owner, y in _listed(regions, axes, total, max(1, HELD // domain.width)):
+        for owner, y in _listed(regions, axes, total, max(1, LISTED_ROWS // domain.width)):
             near = similarity.form.distance_lower(x[owner], y) <= similarity.delta
             kept = np.flatnonzero(near & domain.allows(x[owner], y))
             yield owner[kept], y[kept]
@@ -93,7 +93,7 @@ def _counted(similarity: Similarity, x: Array) -> Iterator[tuple[Regions, list[_
         regions = filled(regions, domain)
         axes = _axes(regions, domain)
         total = np.prod([np.ones(len(regions)), *(axis.options for axis in axes)], axis=0)
-        if (total > MOST).any():
+        if (total > MOST_LISTED).any():
             raise EndlessError("", float(total.max()))
         yield regions, axes, total.astype(np.int64)
 
@@ -142,7 +142,7 @@ def _lattice(
     first = np.maximum(np.ceil(first - margin), np.ceil(ends[0] - margin))
     last = np.minimum(np.floor(last + margin), np.floor(ends[1] + margin))
     count = np.where(missing, 0.0, np.maximum(last - first + 1, 0.0))
-    if not (count <= MOST).all():
+    if not (count <= MOST_LISTED).all():
         raise EndlessError("", float(np.nan_to_num(count, nan=np.inf).max()))
     steps = np.arange(int(count.max(initial=0)))
     values = ((first[:, None] + steps) - origin) / unit
@@ -161,7 +161,7 @@ def _chosen(start: int, stop: int, inside: Mask, values: Array) -> _Axis:
 
 
 def _listed(regions: Regions, axes: Sequence[_Axis], total: Index, most: int) -> Iterator[tuple[Index, Array]]:
-    """All combinations of the values of axes in regions that have so many each (r,), as (owner, people), at most so
+    """All combinations of the values of axes in regions that have this many each (r,), as (owner, people), at most this
     many at a time."""
     ends = np.cumsum(total)
     for start in range(0, int(ends[-1]) if len(ends) else 0, most):
@@ -198,7 +198,10 @@ class Predictions(Model):
         if people is None:
             return
         need(people.ndim == values.ndim == 2 and len(people) == len(values), "people without predictions")
-        need(0 < len(people) <= LARGEST and people.shape[1] > 0 and values.shape[1] > 0, "a table without predictions")
+        need(
+            0 < len(people) <= LISTED_NUMBERS and people.shape[1] > 0 and values.shape[1] > 0,
+            "a table without predictions",
+        )
         need(np.isfinite(people).all() and np.isfinite(values).all(), "predictions that are no numbers")
         keys = keys_of(people)
         order = np.argsort(keys, kind="stable")
@@ -262,7 +265,7 @@ class PredictionBounds(Bounds):
         return Enclosure(values, values)
 
     def chunk(self, x: Array) -> Known:
-        """The largest violation of each individual, and whose decision nobody similar has otherwise."""
+        """The largest violation of each individual, and whose decision no similar individual has otherwise."""
         at = self.enclose(x)
         decision = self.head.decision(at)
         upper, kept, seen = np.zeros(len(x)), decision >= 0, np.zeros(len(x), dtype=bool)
@@ -275,12 +278,13 @@ class PredictionBounds(Bounds):
         return Known(upper, kept, at)
 
     def keeps(self, x: Array, upper: Array) -> Mask:
-        """Whose decision cannot change because nobody similar is treated so differently as ``upper`` (n,) says."""
+        """Whose decision cannot change because no similar individual is treated so differently as ``upper`` (n,)
+        says."""
         at = self.enclose(x)
         same = self.head.settled(at, upper)
         return np.asarray((same >= 0) & (same == self.head.decision(at)))
 
-    def certain(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
+    def proved_decisions(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
         """Which of the ``wanted`` (n,) decisions stand: everybody similar was listed already."""
         return known.kept & wanted
 
@@ -323,7 +327,7 @@ class SampleBounds(PredictionBounds):
         """No decision, whatever ``upper`` (n,) says."""
         return np.zeros(len(x), dtype=bool)
 
-    def certain(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
+    def proved_decisions(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
         """No decision."""
         return np.zeros(len(x), dtype=bool)
 
@@ -340,7 +344,7 @@ class PredictionReach:
         self.bounds, self.ground, self.is_norm = bounds, ground, is_norm(ground)
 
     def bound(self, x: Array, radii: Sequence[float], tight: bool = True, size: int = 1024) -> Array:
-        """Upper bounds (n, radii) of the violation of anybody within each of the ascending ``radii``."""
+        """Upper bounds (n, radii) of the violation of any individual within each of the ascending ``radii``."""
         worst = np.zeros((len(x), len(radii)))
         for j, radius in enumerate(radii):
             ball = Similarity(self.ground, radius, self.free, self.bounds.similarity.max_branches)

@@ -102,7 +102,8 @@ def points_of(record: Record, n: int) -> tuple[NDArray[Any], Array, Array, Array
 
 
 def within_weights(owner: NDArray[np.int64], mass: Array, weights: Array) -> bool:
-    """Has nobody more mass than their weight, exactly? What is missing stays with them, where nothing is claimed."""
+    """Has no individual more mass than its weight, exactly? What is missing stays with them, where nothing is
+    claimed."""
     several = np.bincount(owner, minlength=len(weights))[owner] > 1
     held: dict[int, Fraction] = {}
     for i, part in zip(owner[several].tolist(), mass[several].tolist(), strict=True):
@@ -121,7 +122,7 @@ def individuals_of(record: Record, n: int, largest: float, group: str = "local")
 
 
 def steady_of(record: Record, decision: NDArray[np.uint8], moves: bool) -> Array:
-    """The radius (n,) within which nobody's decision can change, of everybody whose own stands; 0 where none is
+    """The radius (n,) within which no decision can change, of everybody whose own stands; 0 where none is
     claimed."""
     steady = record.array("local.steady") if "steady" in record.names("local") else np.zeros(len(decision))
     need(steady.shape == decision.shape and ((steady >= 0) & (steady < math.inf)).all(), "radii of decisions")

@@ -204,7 +204,7 @@ class Head:
 
     @property
     def goals(self) -> int:
-        """How many numbers rise or fall with what somebody receives: of two classes one."""
+        """How many numbers rise or fall with what an individual receives: of two classes one."""
         return 1 if self.kind == "softmax" and self.outputs == 2 else self.outputs
 
     def scores(self, last: int) -> list[Node]:
@@ -313,14 +313,14 @@ class Head:
         the same.
         """
         low, high, clear = margins.low, margins.high, 8 * self.accuracy
-        nobody = np.full(len(low), -1)
+        undecided = np.full(len(low), -1)
         if not self.decides:
-            return nobody
+            return undecided
         if self.cut is not None:
             low, high = self.received(self._compared(margins))
             return self._beyond(low[:, 0], high[:, 0], self.cut)
         if self.outputs == 1 or len(self.pairs) == 1:
-            return np.where(low[:, 0] > clear, 1, np.where(high[:, 0] < -clear, 0, nobody))
+            return np.where(low[:, 0] > clear, 1, np.where(high[:, 0] < -clear, 0, undecided))
         if self.kind in (
             "sigmoid",
             "probability",
@@ -334,7 +334,7 @@ class Head:
             for i, (c, j) in enumerate(self.pairs):
                 wins[:, c] &= high[:, i] < -clear
                 wins[:, j] &= low[:, i] > clear
-        return np.where(wins.any(1), wins.argmax(1), nobody)
+        return np.where(wins.any(1), wins.argmax(1), undecided)
 
     @np.errstate(all="ignore")
     def settled(self, margins: Enclosure, change: Array) -> NDArray[np.int64]:
@@ -344,22 +344,22 @@ class Head:
         **Soundness.** With outputs this far apart the margins are further apart than :meth:`decision` asks for: ``σ``
         and the exponential are no steeper than 1.
         """
-        nobody = np.full(len(change), -1)
+        undecided = np.full(len(change), -1)
         if not self.decides:
-            return nobody
+            return undecided
         cut = self.cut
         low, high = self.received(self._compared(margins))
         size = np.maximum(np.abs(low), np.abs(high)) if self.kind == "regression" else np.ones_like(low)
-        room = change[:, None] * (1 + 4 * U) + self.accuracy
-        room = room + (8 * U) * (size + room)  # numbers of any size: what the sum rounds away
-        low, high, clear = low - room, high + room, 8 * self.accuracy
+        slack = change[:, None] * (1 + 4 * U) + self.accuracy
+        slack = slack + (8 * U) * (size + slack)  # numbers of any size: what the sum rounds away
+        low, high, clear = low - slack, high + slack, 8 * self.accuracy
         if low.shape[1] > 1:
             wins = np.stack(
                 [low[:, c] > np.delete(high, c, axis=1).max(1) + clear for c in range(self.outputs)], axis=1
             )
-            return np.where(wins.any(1), wins.argmax(1), nobody)
+            return np.where(wins.any(1), wins.argmax(1), undecided)
         if cut is None:
-            return np.where(low[:, 0] > 0.5 + clear, 1, np.where(high[:, 0] < 0.5 - clear, 0, nobody))
+            return np.where(low[:, 0] > 0.5 + clear, 1, np.where(high[:, 0] < 0.5 - clear, 0, undecided))
         return self._beyond(low[:, 0], high[:, 0], cut)
 
     def _compared(self, margins: Enclosure) -> Enclosure:

@@ -27,7 +27,7 @@ from isonomy_verify.arithmetic import (
     rounded_up,
     up,
 )
-from isonomy_verify.claims import POINTS, ROWS, downward, inflated, outward
+from isonomy_verify.claims import CLAIM_ROWS, POINTS, downward, inflated, outward
 from isonomy_verify.domain import Mask
 from isonomy_verify.models import Bounds
 from isonomy_verify.reweighting import Hints, Reweighting, Sample, bounds, hidden, sample_of
@@ -46,8 +46,8 @@ def deflated(value: Array | float) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Individuals:
-    """What is said of everybody alone: nobody similar to individual ``i`` is treated more differently than ``upper``,
-    a witness by at least ``lower``; ``decision`` is an index of :data:`DECISIONS`."""
+    """What is said of everybody alone: no individual similar to individual ``i`` is treated more differently than
+    ``upper``, a witness by at least ``lower``; ``decision`` is an index of :data:`DECISIONS`."""
 
     upper: Array
     lower: Array
@@ -63,8 +63,8 @@ class Individuals:
         total = least = hidden = weight = 0
         highest, largest = 0.0, float(inflated(self.largest))
         verdicts, counts = np.zeros(2, dtype=np.int64), np.zeros(len(DECISIONS), dtype=np.int64)
-        for start in range(0, len(weights), ROWS):
-            rows = slice(start, start + ROWS)
+        for start in range(0, len(weights), CLAIM_ROWS):
+            rows = slice(start, start + CLAIM_ROWS)
             own, high, low = np.array(weights[rows]), self.highs(rows), deflated(self.lower[rows])
             total += exact_sum(products_up(own, high))
             hidden += exact_sum(products_up(own, up(largest - high)))

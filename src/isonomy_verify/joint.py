@@ -26,12 +26,12 @@ needs no eigensolver. The noise of layers is that of :mod:`isonomy_verify.enclos
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy_verify.arithmetic import SMALL, TINY, U32, Array, U, gamma, norm_up
+from isonomy_verify.arithmetic import SMALL, TINY, Array, U, gamma, norm_up
 from isonomy_verify.network import Network
 from isonomy_verify.regions import Ball, BallBox, Ellipsoid
 
@@ -96,10 +96,10 @@ class Joint:
             if not block.source:
                 continue
             j, absolute = block.source - 1, layer.absolute[number]
-            (slope, half), doubt = self._chords(difference, j), difference.doubt[j]
+            (slope, half), value_error = self._chords(difference, j), difference.value_error[j]
             root = _scale(absolute)
             known = np.abs(self.centre[j]) + self.norm[j]
-            passed = np.abs(slope) * (self.open[j] + known * (4 * layer.unit)) + doubt
+            passed = np.abs(slope) * (self.open[j] + known * (4 * layer.unit)) + value_error
             least = (passed + half * (np.abs(self.centre[j]) + self.open[j])) @ absolute
             most = np.maximum(*map(np.abs, difference.range[j]))
             together = np.sqrt(self._largest(j, (half / root) ** 2 * (1 + 16 * U) + SMALL))
@@ -149,7 +149,7 @@ class Joint:
             slope, half = self._chords(difference, j)
             size = np.abs(c) * (1 + 8 * U)
             steepest = max(1.0, difference._shape(j))
-            charge = _dots(size, difference.noise[j] * steepest + difference.doubt[j])
+            charge = _dots(size, difference.noise[j] * steepest + difference.value_error[j])
             return c * slope, np.zeros(1), charge + self.slack(difference, j, np.abs(c) * half)
 
         return relax
@@ -197,29 +197,28 @@ def _spectral(scaled: Array, weight: Array, bent: NDArray[np.bool_]) -> Array:
     return found * (1 + gamma(weight.shape[1] + 64)) + SMALL
 
 
-def _squares(a: Any) -> Array:
-    """At least the squared Frobenius norm (n,) of matrices (n, p, q), summed in float64."""
-    flat = a.reshape(len(a), a.shape[1] * a.shape[2]).astype(np.float64)
+def _squares(a: Array) -> Array:
+    """At least the squared Frobenius norm (n,) of matrices (n, p, q)."""
+    flat = a.reshape(len(a), a.shape[1] * a.shape[2])
     return np.asarray(np.vecdot(flat, flat) * (1 + gamma(flat.shape[1] + 16)))
 
 
-def largest_up(gram: Any, squares: int = SQUARES) -> Array:
+def largest_up(gram: Array) -> Array:
     """At least the spectral norm (n,) of matrices (n, q, q); of symmetric ones it is their largest eigenvalue.
 
     ``‖P‖₂ = ‖P Pᵀ‖₂^½ ≤ ‖P Pᵀ‖_F^½``. Each matrix is scaled to a Frobenius norm of at most 1 before it is multiplied,
     so that rounding moves the product by at most ``rounding`` in norm.
     """
-    q, unit = gram.shape[-1], U32 if gram.dtype == np.float32 else U
-    rounding, grow, least = 4 * gamma(q + 16, unit), 1 + 16 * unit, 2.0**-50
+    rounding, grow, least = 4 * gamma(gram.shape[-1] + 16), 1 + 16 * U, 2.0**-50
     most = np.abs(gram).max((1, 2), initial=0.0)
     gram = gram / np.where(most == 0, 1, most)[:, None, None]
     scales = []
-    for _ in range(squares):
+    for _ in range(SQUARES):
         scale = np.sqrt(_squares(gram)) * grow + least
-        gram = gram / scale.astype(gram.dtype)[:, None, None]
+        gram = gram / scale[:, None, None]
         gram = np.matmul(gram, gram.transpose(0, 2, 1))
-        scales.append(scale.astype(gram.dtype).astype(np.float64))
+        scales.append(scale)
     value = np.sqrt(_squares(gram)) * grow + rounding + least
     for scale in reversed(scales):
-        value = np.sqrt(value) * scale * (1 + 16 * unit) + rounding
-    return np.asarray(np.where(most == 0, 0.0, value * most * (1 + 8 * unit) + TINY))
+        value = np.sqrt(value) * scale * grow + rounding
+    return np.asarray(np.where(most == 0, 0.0, value * most * (1 + 8 * U) + TINY))

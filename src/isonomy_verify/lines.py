@@ -1,6 +1,6 @@
 """Lines around activations, over a batch of ranges: parallel ones, and lines that touch at given places.
 
-**Soundness.** Slopes are anybody's choice; intercepts are the activation's own
+**Soundness.** Slopes are free to choose; intercepts are the activation's own
 (:class:`~isonomy_verify.activations.Curve`), and those of a ReLU are exact up to the rounding that a pass charges.
 """
 

@@ -1,4 +1,4 @@
-"""How differently can somebody similar to this very individual be treated?
+"""How differently can an individual similar to this very individual be treated?
 
 Problem, for each individual ``x``:  ``I(x, δ) = max { max_c |f_c(x) − f_c(y)| : y in X, d(x, y) ≤ δ }``.
 
@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from isonomy_verify.arithmetic import Array, stepped_up
-from isonomy_verify.combinations import PAIRS, Images, Product, product_of
-from isonomy_verify.decisions import certain
+from isonomy_verify.combinations import MANY, PAIRS, Images, Product, product_of
+from isonomy_verify.decisions import proved_decisions
 from isonomy_verify.domain import Mask
 from isonomy_verify.enclosure import Prepared
 from isonomy_verify.forms import Form
@@ -30,13 +30,10 @@ from isonomy_verify.sets import ConvexSets, Regions
 from isonomy_verify.similar import Similarity
 from isonomy_verify.tiers import TIERS, Enclosure, Tier, enclose_at
 
-MANY = 16
-"""Regions of one individual from which on intervals, which are loose, save more of the other bounds than they cost."""
-
 
 class _Judged(NamedTuple):
-    """For each region: the largest violation, whether nobody there is decided otherwise than its owner, and whether
-    that can never be shown."""
+    """For each region: the largest violation, whether no individual there is decided otherwise than its owner, and
+    whether that can never be shown."""
 
     bound: Array
     keeps: Mask
@@ -82,11 +79,13 @@ class LocalBounds(ModelBounds):
             return self._combined(product)
         at_x = enclose_at(self.alone, x) if branching else None
         ats: list[Enclosure] = []
-        pulls: list[Array] = []
+        directions: list[Array] = []
         for regions in self.similarity.each(x):
             for piece in regions.pieces(self.size):
                 judged = (
-                    self.judged(piece, None, self.tier, pulls=pulls) if at_x is None else self._laddered(piece, at_x)
+                    self.judged(piece, None, self.tier, directions=directions)
+                    if at_x is None
+                    else self._laddered(piece, at_x)
                 )
                 np.maximum.at(upper, piece.owner, judged.bound)
                 kept[piece.owner[~judged.keeps]] = False
@@ -98,19 +97,20 @@ class LocalBounds(ModelBounds):
         if at_x is not None or self.float32_run:
             return Known(upper, kept, None if self.float32_run else at_x)
         at = Enclosure(*(np.concatenate(sides) for sides in zip(*ats, strict=True)))
-        pull = np.concatenate(pulls) if sum(map(len, pulls)) == len(x) else None
-        return Known(upper, kept, at, pull)
+        direction = np.concatenate(directions) if sum(map(len, directions)) == len(x) else None
+        return Known(upper, kept, at, direction)
 
-    def over(self, piece: Regions, tier: Tier, pulls: list[Array] | None = None) -> Enclosure:
-        """Margins over regions; ``pulls`` receives which way a tier looked for the extremes of a shared ball."""
+    def over(self, piece: Regions, tier: Tier, directions: list[Array] | None = None) -> Enclosure:
+        """Margins over regions; ``directions`` receives which way a tier looked for the extremes of a shared ball."""
         sets = piece.sets
         if self.by_box:
             shape = len(piece), sets.low.shape[1]
             sets = ConvexSets.of_box(np.broadcast_to(sets.low, shape), np.broadcast_to(sets.high, shape))
-        return self.network.enclose(piece.centre, sets, tier, float32_run=self.float32_run, pulls=pulls)
+        return self.network.enclose(piece.centre, sets, tier, float32_run=self.float32_run, directions=directions)
 
     def keeps(self, x: Array, upper: Array) -> Mask:
-        """Whose decision cannot change because nobody similar is treated so differently as ``upper`` (n,) says."""
+        """Whose decision cannot change because no similar individual is treated so differently as ``upper`` (n,)
+        says."""
         at_x = enclose_at(self.alone, x)
         same = self.head.settled(at_x, upper)
         return np.asarray((same >= 0) & (same == self.head.decision(at_x)))
@@ -119,9 +119,9 @@ class LocalBounds(ModelBounds):
         """The margins of individuals ``x`` (n, m) themselves, in real arithmetic."""
         return enclose_at(self.network.single(float32_run=False), x)
 
-    def certain(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
-        """Which of the ``wanted`` (n,) decisions stand: :func:`isonomy_verify.decisions.certain`."""
-        return certain(self, x, known, wanted, parts)
+    def proved_decisions(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
+        """Which of the ``wanted`` (n,) decisions stand: :func:`isonomy_verify.decisions.proved_decisions`."""
+        return proved_decisions(self, x, known, wanted, parts)
 
     def reach(self, ground: Form) -> Reach:
         """Bounds of two runs and their difference."""
@@ -135,7 +135,7 @@ class LocalBounds(ModelBounds):
     def _combined(self, product: Product) -> Known:
         """What is known where similar sets are products, those of some people at a time.
 
-        Bounds end at a step, so that a person's is the same whoever else is asked about, however products of other
+        Bounds end at a step, so that a person's is the same whichever others are asked about, however products of other
         sizes add up.
         """
         x = product.centre
@@ -170,10 +170,12 @@ class LocalBounds(ModelBounds):
                 rows = np.flatnonzero(((bound > floor[piece.owner]) | ~(keeps | lost[piece.owner])) & ~done)
         return _Judged(bound, keeps, turns, at)
 
-    def judged(self, piece: Regions, at_x: Enclosure | None, tier: Tier, pulls: list[Array] | None = None) -> _Judged:
+    def judged(
+        self, piece: Regions, at_x: Enclosure | None, tier: Tier, directions: list[Array] | None = None
+    ) -> _Judged:
         """What a tier says of regions; without branches, and ``at_x``, every region is centred at its owner."""
         at = enclose_at(self.alone, piece.centre) if at_x is None else at_x.of(piece.owner)
-        return self.judge(at, self.over(piece, tier, pulls))
+        return self.judge(at, self.over(piece, tier, directions))
 
     def judge(self, at: Enclosure, over: Enclosure) -> _Judged:
         """What margins at owners and over their regions say."""

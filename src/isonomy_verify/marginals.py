@@ -46,10 +46,10 @@ from isonomy_verify.arithmetic import (
     products_up,
     up,
 )
-from isonomy_verify.reweighting import EDGE, Groups, Hints, Sample, check_strangers, finite, strangers_told
+from isonomy_verify.reweighting import EDGE, Groups, Hints, Sample, check_strangers, finite, strangers_in_words
 from isonomy_verify.text import listed, need, number, written
 
-CELLS = 2**16
+MARGIN_CELLS = 2**16
 """The most cells of all margins."""
 
 LEAST = -600.0
@@ -103,7 +103,7 @@ class Marginals:
             and all(math.isfinite(tilt) for tilt in each.tilt)
             for each in self.margins
         )
-        if not right or sum(len(each.shares) for each in self.margins) > CELLS:
+        if not right or sum(len(each.shares) for each in self.margins) > MARGIN_CELLS:
             raise ValueError("'shares' and 'tilt' must have a number for each cell, shares from 0 to 1.")
         check_strangers(self.strangers)
 
@@ -206,11 +206,12 @@ class Marginals:
         return masses, log
 
     def behind(self, people: Sample, hints: Sequence[float], most: float, risk: float, counts: bool) -> Fraction:
-        """At least the mean of anybody: tilts that are fitted to the individuals say nothing of those behind them."""
+        """At least the mean of any population: tilts that are fitted to the individuals say nothing of those behind
+        them."""
         return Fraction(most)
 
     def reached_behind(self, people: Sample, risk: float) -> Fraction:
-        """At most the mean of anybody."""
+        """At most the mean of any population."""
         return Fraction(0)
 
     def steepest(self, people: Sample, hints: Hints, largest: float) -> Fraction:
@@ -243,7 +244,7 @@ class Marginals:
             f"these individuals, reweighted to the certificate's margins of {listed(self.grouped_by)}, each share up "
             f"to {written(self.tolerance)}, with a divergence (KL) of at most {written(self.residual)} left"
         )
-        return f"{text}; no one moves{strangers_told(self.strangers)}"
+        return f"{text}; no one moves{strangers_in_words(self.strangers)}"
 
 
 def log_up(value: float) -> float:

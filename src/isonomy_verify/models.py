@@ -32,7 +32,7 @@ class Known(NamedTuple):
     upper: Array
     kept: Mask
     at: Enclosure | None = None
-    pull: Array | None = None
+    direction: Array | None = None
 
 
 class ReachBounds(Protocol):
@@ -64,8 +64,8 @@ class ReachBounds(Protocol):
         ...
 
     def stands(self, x: Array, radius: float, margin: float = 0.0, size: int = 1024) -> Mask:
-        """Return whether (n,) nobody within the radius of the rows of ``x`` has a decision that somebody similar has
-        otherwise, by more than a ``margin`` of outputs."""
+        """Return whether (n,) no individual within the radius of the rows of ``x`` has a decision that a similar
+        individual has otherwise, by more than a ``margin`` of outputs."""
         ...
 
 
@@ -86,11 +86,12 @@ class Bounds(ABC):
 
     @abstractmethod
     def keeps(self, x: Array, upper: Array) -> Mask:
-        """Whose decision cannot change because nobody similar is treated so differently as ``upper`` (n,) says."""
+        """Whose decision cannot change because no similar individual is treated so differently as ``upper`` (n,)
+        says."""
 
     @abstractmethod
-    def certain(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
-        """Which of the ``wanted`` (n,) decisions stand, each by at most so many ``parts`` of work."""
+    def proved_decisions(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
+        """Which of the ``wanted`` (n,) decisions stand, each by at most this many ``parts`` of work."""
 
     @abstractmethod
     def reach(self, ground: Form) -> ReachBounds:

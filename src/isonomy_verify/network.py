@@ -31,9 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.activations import Activation
-from isonomy_verify.arithmetic import LARGEST32, LEAST32, TINY, U32, Array, gamma, norm_up
+from isonomy_verify.arithmetic import LARGEST32, LEAST32, SMALL, TINY, U32, Array, U, gamma, norm_up
 
-LARGEST = 2**28
+MERGED_NUMBERS = 2**28
 """Numbers in one merged matrix (2 GiB): a graph that asks for more is refused."""
 
 
@@ -101,13 +101,13 @@ class Layer:
         inverse = [np.divide(1.0, s, out=np.zeros_like(s), where=s > 0) for s in scales]
         self.bias_norm = max(float(norm_up(bias_size)), 1e-100)
         parts = [block.size * inv for block, inv in zip(self.blocks, inverse, strict=True)]
-        self.rho = norm_up(np.concatenate([*parts, bias_size[:, None] / self.bias_norm], axis=1)) * (1 + 16 * 2.0**-53)
-        self.lost = 2.0**-500 * (1 + sum(float(norm_up(scale)) for scale in scales) + self.bias_norm)
+        self.rho = norm_up(np.concatenate([*parts, bias_size[:, None] / self.bias_norm], axis=1)) * (1 + 16 * U)
+        self.lost = SMALL * (1 + sum(float(norm_up(scale)) for scale in scales) + self.bias_norm)
         self.transposed = [np.ascontiguousarray(block.weight.T) for block in self.blocks]
         self.absolute = [np.ascontiguousarray(np.abs(block.weight).T) for block in self.blocks]
         self.reads_input_only = [block.source for block in self.blocks] == [0] and activation is not None
 
-    def bursts(self, tops: Sequence[Array]) -> NDArray[np.bool_]:
+    def overflows(self, tops: Sequence[Array]) -> NDArray[np.bool_]:
         """Where (n,) a float32 run may overflow, for sizes of the layer's sources."""
         most = np.max([top.max(1, initial=0.0) for top in tops], 0) if len(tops) else np.zeros(1)
         return np.asarray(~(self.peak * (1 + most) < LARGEST32))
@@ -284,7 +284,7 @@ class _Expression(NamedTuple):
         # Nothing is merged into an operation that reads sources themselves: its weights are those of the layer.
         # A file says of every layer how large it is, also where that is nothing but its weights.
         single = node.size is None or np.array_equal(node.size, np.abs(weight))
-        bare = all(piece.weight is None for piece in self.pieces) and not self.bias_size.any() and single
+        unmerged = all(piece.weight is None for piece in self.pieces) and not self.bias_size.any() and single
         for piece in self.pieces:
             part, part_size = weight[:, piece.start : piece.stop], size[:, piece.start : piece.stop]
             part_error = None if error is None else error[:, piece.start : piece.stop]
@@ -293,7 +293,7 @@ class _Expression(NamedTuple):
                 touched = touched & (part_size.any(0) if piece.weight is None else part_size.any())
             if piece.weight is not None:
                 assert piece.size is not None
-                if len(part) * piece.weight.shape[1] > LARGEST:
+                if len(part) * piece.weight.shape[1] > MERGED_NUMBERS:
                     raise ValueError(
                         f"Merging affine operations needs a matrix of {len(part)} x {piece.weight.shape[1]} numbers."
                     )
@@ -310,7 +310,7 @@ class _Expression(NamedTuple):
             bias_error = bias_error + node.bias_error
         return _Expression(
             len(weight), tuple(pieces), weight @ self.bias + bias, _grown(bias_size, 4), _grown(bias_error, 4),
-            whole + (0 if exact or bare else n + 4 + own), self.run + (0 if exact else own),
+            whole + (0 if exact or unmerged else n + 4 + own), self.run + (0 if exact else own),
             _grown((size @ self.lost) + (0 if exact else 2 * n + 8), n + 4),
             max(self.peak, float((size.sum(1) * self.peak + own_bias).max()) * 1.01),
         )  # fmt: skip
@@ -343,12 +343,12 @@ class _Expression(NamedTuple):
         bias_size = _grown(self.bias_size, 4)
         run = self.run + len(self.pieces)
         lost = self.lost + len(self.pieces)
-        peak = self.peak if activation is None else self.peak * activation.swell
+        peak = self.peak if activation is None else self.peak * activation.run_growth
         return Layer(blocks, self.bias, bias_size, self.bias_error, activation, roundings, run, lost, peak, touched)
 
 
 def _grown(a: Array, roundings: int) -> Array:
-    """Sums of so many non-negative numbers, from above; 0 only where all of them are 0."""
+    """Sums of this many non-negative numbers, from above; 0 only where all of them are 0."""
     return np.asarray(a * (1 + 2 * gamma(roundings)))
 
 
@@ -433,6 +433,6 @@ def node_widths(nodes: Sequence[Node], names: Sequence[str] = ()) -> list[int]:
             if node.kind == "affine" and node.bias is not None
             else wide.get(node.kind, read[0] if read else 0)
         )
-        if widths[-1] > LARGEST:
+        if widths[-1] > MERGED_NUMBERS:
             raise ValueError(f"{called} would hold {widths[-1]} numbers.")
     return widths

@@ -19,7 +19,7 @@ from isonomy_verify.regions import Ball
 from isonomy_verify.sets import ConvexSets, ball_of, region_of
 from isonomy_verify.tiers import Enclosure, Tier, enclose, enclose_at
 
-KEPT = 8
+PREPARATIONS_KEPT = 8
 """Preparations that are kept: radii and metrics that are asked for again and again."""
 
 _Balls = tuple[Pairs, Ball | None, Ball | None, list[Array]]
@@ -45,7 +45,7 @@ class Preparations:
             if known is None:
                 known = root, Prepared(self.network, None if sets is None else ball_of(sets), float32_run)
             self._single[key] = known
-            while len(self._single) > KEPT:
+            while len(self._single) > PREPARATIONS_KEPT:
                 self._single.popitem(last=False)
             return known[1]
 
@@ -58,7 +58,7 @@ class Preparations:
     ) -> tuple[Pairs, Ball | None, Ball | None]:
         """Ready for pairs of people, and the balls that everybody shares, if both do.
 
-        Without ``keep`` nothing is kept for others: for balls that nobody will ask for again.
+        Without ``keep`` nothing is kept for others: for balls that are asked for once.
         """
         sets = [each for each in (near, between) if each is not None and ball_of(each) is not None]
         sets = sets if len(sets) == 2 else []
@@ -70,7 +70,7 @@ class Preparations:
                 known = Pairs(self.network, float32_run, one, other), one, other, [each.root for each in sets]
             if keep:
                 self._pairs[key] = known
-                while len(self._pairs) > KEPT:
+                while len(self._pairs) > PREPARATIONS_KEPT:
                     self._pairs.popitem(last=False)
             return known[:3]
 
@@ -81,13 +81,13 @@ class Preparations:
         tier: Tier,
         *,
         float32_run: bool = False,
-        pulls: list[Array] | None = None,
+        directions: list[Array] | None = None,
     ) -> Enclosure:
         """Outputs over ``centre + v``, ``v`` in ``sets``: :func:`isonomy_verify.tiers.enclose`, and what
         :mod:`isonomy_verify.additive` says besides."""
         prepared = self.single(sets, float32_run)
         if prepared.region is not None:
-            found = enclose(prepared, centre, tier, pulls=pulls)
+            found = enclose(prepared, centre, tier, directions=directions)
         else:
             found = enclose(self.single(None, float32_run), centre, tier, region_of(sets))
         if self.additive is None or float32_run or tier != "tight":
@@ -107,14 +107,14 @@ class Preparations:
         keep: bool = True,
         quick: bool = False,
     ) -> list[Gap]:
-        """Outputs of somebody ``near``, of somebody a difference ``between`` away from them and within ``limits``, and
+        """Outputs of an individual ``near``, of one a difference ``between`` away from it and within ``limits``, and
         the difference of the two; the same for every part of ``near`` in ``within``."""
         sets = (near, between) if limits is None else (None, None)
         pairs, one, other = self.pairs(sets[0], sets[1], float32_run, keep)
         if one is None or other is None:
             around, apart, *smaller = (region_of(each) for each in (near, between, *within))
-            room = None if limits is None else region_of(limits)
-            gaps = compare(pairs, centre, around, apart, room, smaller, tight, quick)
+            inside = None if limits is None else region_of(limits)
+            gaps = compare(pairs, centre, around, apart, inside, smaller, tight, quick)
         else:
             balls = [ball for each in within if (ball := ball_of(each)) is not None]
             gaps = compare(pairs, centre, one, other, None, balls, tight, quick)

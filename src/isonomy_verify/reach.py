@@ -1,4 +1,4 @@
-"""How unequally can anybody within reach of an individual be treated?
+"""How unequally can individuals within reach of one be treated?
 
 Problem, for individuals ``x`` and a radius ``r``: bound ``I(z, δ)`` over every possible individual ``z`` with ground
 cost ``c(x, z) ≤ r``. The people in reach are regions of the ground cost just as similar people are regions of the
@@ -19,8 +19,7 @@ from functools import cached_property
 import numpy as np
 
 from isonomy_verify.arithmetic import Array, down, stepped_up, up
-from isonomy_verify.combinations import PAIRS, Product, product_of
-from isonomy_verify.combined import Gaps, is_shared
+from isonomy_verify.combinations import MANY, PAIRS, Gaps, Product, is_shared, product_of
 from isonomy_verify.domain import Mask
 from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
@@ -30,20 +29,18 @@ from isonomy_verify.sets import ConvexSets, Regions
 from isonomy_verify.similar import DeltaError, Similarity, is_norm
 
 WIDE = 1e6
-"""On the unbounded domain "anybody" is anybody within this radius."""
-
-MANY = 16
-"""Combinations of categories from which on intervals of all of them save more passes than they cost."""
+"""On the unbounded domain "anybody" is any individual within this radius."""
 
 TURNS = (1, 3, 8)
 """Combinations of a person that are bounded tightly, turn by turn."""
 
-ROWS = 65_536
+MEASURED_ROWS = 65_536
 """Rows looked at together when a whole table is measured."""
 
 
 class Reach:
-    """Margins of a network, who is similar and what moving somebody costs, ready to bound violations over balls."""
+    """Margins of a network, who is similar and what moving an individual costs, ready to bound violations over
+    balls."""
 
     def __init__(
         self, network: Preparations, head: Head, similarity: Similarity, ground: Form, float32_run: bool = False
@@ -57,14 +54,14 @@ class Reach:
         self._counting: dict[float, Reach] = {}
 
     def bound(self, x: Array, radii: Sequence[float], tight: bool = True, size: int = 1024) -> Array:
-        """Upper bounds (n, radii) of the violation of anybody within each of the ascending ``radii`` of the rows of
-        ``x``, which lie in the domain.
+        """Upper bounds (n, radii) of the violation of any individual within each of the ascending ``radii`` of the rows
+        of ``x``, which lie in the domain.
 
         The work is that of one pass at the largest radius. Without ``tight`` it is a forward pass only. ``size``
         regions are bounded at a time.
 
         **Soundness.** The parts that a smaller radius leaves of a region cover everybody within it
-        (:meth:`Similarity.parts`); a region of which nothing is left has nobody. The largest of all regions counts.
+        (:meth:`Similarity.parts`); a region of which nothing is left is empty. The largest of all regions counts.
         Everybody is in reach of, and similar to, themselves: where there is no region, nothing is known, and neither
         where the largest radius reaches beyond all numbers.
         """
@@ -94,8 +91,8 @@ class Reach:
         return worst
 
     def stands(self, x: Array, radius: float, margin: float = 0.0, size: int = 1024) -> Mask:
-        """Whether (n,) nobody within the radius of the rows of ``x`` has a decision that somebody similar has
-        otherwise, by more than a ``margin`` of outputs.
+        """Whether (n,) no individual within the radius of the rows of ``x`` has a decision that a similar individual
+        has otherwise, by more than a ``margin`` of outputs.
 
         **Soundness.** The largest of the counts over all regions is 0 only where it is in each of them.
         """
@@ -114,14 +111,14 @@ class Reach:
 
     @cached_property
     def _listed(self) -> bool:
-        """Has somebody, who stands for all, many combinations of categories, and can they be bounded together?"""
+        """Has an individual, who stands for all, many combinations of categories, and can they be bounded together?"""
         domain = self.domain
         if self.float32_run or domain.kind != "realizable" or not is_shared(self.network.network):
             return False
-        somebody = np.where(domain.numeric, domain.low, 0.0)[None]
+        one = np.where(domain.numeric, domain.low, 0.0)[None]
         for start, stop in domain.blocks:
-            somebody[0, start] = float(stop - start > 1)
-        product = product_of(self.similarity, somebody)
+            one[0, start] = float(stop - start > 1)
+        product = product_of(self.similarity, one)
         return product is not None and product.size >= MANY
 
     def _bound_combinations(
@@ -173,10 +170,10 @@ class Reach:
         return self.head.gap(*gaps[0])
 
     def everywhere(self, x: Array) -> tuple[float, float]:
-        """An upper bound of the violation of anybody at all, and up to which radius around the rows of ``x`` it holds.
+        """An upper bound of the violation of any individual, and up to which radius around the rows of ``x`` it holds.
 
         **Soundness.** In a bounded domain one region is the whole of the relaxed domain, which holds everybody. Else
-        whoever is within ``WIDE`` of a row is within ``WIDE`` plus the row's cost of the centre, by the triangle
+        an individual within ``WIDE`` of a row is within ``WIDE`` plus the row's cost of the centre, by the triangle
         inequality; a billionth more covers the rounding of that sum. Where that is beyond all numbers nothing is known.
         """
         domain = self.domain
@@ -185,8 +182,8 @@ class Reach:
                 return np.inf, WIDE
             with np.errstate(over="ignore"):
                 centre = x.mean(axis=0, keepdims=True)
-            starts = range(0, len(x), ROWS)
-            furthest = max(float(self.ground.distance_upper(x[k : k + ROWS], centre).max()) for k in starts)
+            starts = range(0, len(x), MEASURED_ROWS)
+            furthest = max(float(self.ground.distance_upper(x[k : k + MEASURED_ROWS], centre).max()) for k in starts)
             try:
                 (near,) = self.ball.resized((WIDE + furthest) * (1 + 1e-9), keep=False).regions(centre)
             except DeltaError:
@@ -209,7 +206,7 @@ class Reach:
 
     @cached_property
     def is_norm(self) -> bool:
-        """Does every move cost something? Otherwise nobody stands still, not even at radius 0."""
+        """Does every move cost something? Otherwise even a ball of radius 0 is more than a point."""
         return is_norm(self.ground)
 
     @cached_property
@@ -228,7 +225,7 @@ class Reach:
         return self._listed
 
     def _between(self, near: Regions) -> list[Regions]:
-        """Differences between somebody in the regions and somebody similar."""
+        """Differences between individuals in the regions and similar ones."""
         return self._apart(near).regions(near.centre, (near.sets.low, near.sets.high))
 
     def _at_once(self, near: Regions) -> int:
@@ -236,7 +233,7 @@ class Reach:
         return self._apart(near).at_once(near.centre, (near.sets.low, near.sets.high))
 
     def _apart(self, near: Regions) -> Similarity:
-        """Who is similar to somebody in the regions."""
+        """Who is similar to an individual in the regions."""
         return self.similarity if self.domain.kind != "realizable" or self._whole(near) else self._relaxed
 
     @cached_property
@@ -244,7 +241,7 @@ class Reach:
         return self.similarity.within(replace(self.domain, kind="relaxed"))
 
     def _whole(self, near: Regions) -> bool:
-        """Is everybody in the regions of the realizable kind, with the categories and on the lattice of the centre?"""
+        """Is everyone in the regions of the realizable kind, with the categories and on the lattice of the centre?"""
         domain, centre = self.domain, near.centre
         wanders = bool((near.sets.extent[:, ~domain.numeric] > 0).any())
         return domain.kind == "realizable" and not wanders and bool((domain.snap(centre) == centre).all())

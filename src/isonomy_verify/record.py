@@ -48,7 +48,7 @@ TEXT_BYTES = 2**24
 LARGEST_ARRAY = 2**40
 """Bytes of the largest array."""
 
-DEPTH = 32
+JSON_DEPTH = 32
 """Brackets within brackets."""
 
 _NAME = re.compile(r"[a-z_0-9]+(\.[a-z_0-9]+)*", re.ASCII)
@@ -149,7 +149,7 @@ class Record:
         return {name: self.array(f"{group}.{name}") for name in self.names(group)}
 
     def text(self, name: str, most: int = TEXT_BYTES) -> str:
-        """A text of the evidence, of the SHA-256 that the document names and at most so many bytes."""
+        """A text of the evidence, of the SHA-256 that the document names and at most this many bytes."""
         content = limited(self.folder / EVIDENCE / name, most)
         if hashlib.sha256(content).hexdigest() != self.hashes.get(f"{EVIDENCE}/{name}"):
             raise BadInput(f"{EVIDENCE}/{name} is not the file that the certificate names (another SHA-256).")
@@ -238,13 +238,13 @@ def strict_json(content: bytes, name: str) -> Any:
         value = float(text)
         return value if math.isfinite(value) else refused(text)
 
-    bare, depth, most = re.sub(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', b"", content, flags=re.DOTALL), 0, 0
-    if not bare.isascii():
+    unquoted, depth, most = re.sub(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', b"", content, flags=re.DOTALL), 0, 0
+    if not unquoted.isascii():
         raise BadInput(f"{name} is no JSON: outside texts it has letters or digits of its own.")
-    for byte in re.sub(rb"[^][}{]", b"", bare):
+    for byte in re.sub(rb"[^][}{]", b"", unquoted):
         depth += 1 if byte in b"[{" else -1
         most = max(most, depth)
-    if most > DEPTH:
+    if most > JSON_DEPTH:
         raise BadInput(f"{name} has brackets {most} deep.")
     try:
         return json.loads(content.decode("utf-8"), object_pairs_hook=once, parse_constant=refused, parse_float=finite)

@@ -1,6 +1,6 @@
 """Sets of moves, by their support functions.
 
-Somebody similar to an individual at ``x`` is ``y = x + v`` with ``v`` in a convex set, and all that a bound needs of
+An individual similar to one at ``x`` is ``y = x + v`` with ``v`` in a convex set, and all that a bound needs of
 the set is ``h(w) ≥ max over v of w·v``. A set here is
 
     { v : ‖R v + o‖_p ≤ ρ,  low ≤ v ≤ high,  each block of shares stays in its simplex },
@@ -11,7 +11,7 @@ the set is ``h(w) ≥ max over v of w·v``. A set here is
 
 so a split ``s`` of ``w`` between ball and box is a hint: a good one makes the bound tight, no one makes it wrong.
 
-A set gives a layer that reads the input a :class:`Landing`: a matrix ``G`` with one column for each direction in
+A set gives a layer that reads the input a :class:`LinearImage`: a matrix ``G`` with one column for each direction in
 which the set moves, such that ``c·(W v) ≤ support(c G) + |c|·loss`` for every ``c``.
 
 **Soundness.** ``s`` and ``w − Rᵀs`` are formed in floating point; what that changes, times the extent of the box, is
@@ -28,10 +28,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy_verify.arithmetic import TINY, Array, U, dual_order, gamma, norm_up
+from isonomy_verify.arithmetic import SMALL, TINY, Array, U, dual_order, gamma, norm_up
 
 Index = NDArray[np.int64]
-FEW = 16
+FEW_COLUMNS = 16
 """Columns up to which sets choose splits of their own also for the weights of a whole layer."""
 
 SIMPLEX_TOLERANCE = 1e-9
@@ -42,7 +42,7 @@ class SingularError(ValueError):
     """The root of a ball has no inverse that is good enough to bound it."""
 
 
-class Landing(NamedTuple):
+class LinearImage(NamedTuple):
     """How a layer's weight (width, m) meets a set: ``c·(W v) ≤ support(c matrix) + |c|·loss``.
 
     ``low`` and ``high`` (rows or 1, width) bound ``W v`` itself; ``reach`` (width,) or (rows, width) bounds
@@ -87,7 +87,7 @@ class Region(Protocol):
         """Some of the sets."""
         ...
 
-    def landing(self, weight: Array, size: Array, ranges: bool = True) -> Landing:
+    def linear_image(self, weight: Array, size: Array, ranges: bool = True) -> LinearImage:
         """For a layer's weight and the sum over paths of its absolute products; without ``ranges`` those of ``W v``
         are not asked for."""
         ...
@@ -152,7 +152,7 @@ class Ball:
         """The same for everybody."""
         return self
 
-    def landing(self, weight: Array, size: Array, ranges: bool = True) -> Landing:
+    def linear_image(self, weight: Array, size: Array, ranges: bool = True) -> LinearImage:
         """``W K`` and what it leaves over."""
         if size[:, self.free].any():
             j = int(np.flatnonzero((size != 0).any(0) & self.free)[0])
@@ -168,16 +168,22 @@ class Ball:
         wide = ((reach + loss) * (1 + 8 * U))[None]
         # What merging lost is within the layer's unit of size |v|, however small the weight that is left.
         reach = np.maximum(reach, (size @ extent) * (1 + gamma(2 * terms)) + TINY * (1 + extent.sum()))
-        return Landing(matrix, loss, -wide, wide, reach)
+        return LinearImage(matrix, loss, -wide, wide, reach)
 
     def ellipsoid(self, weight: Array, size: Array) -> Ellipsoid | None:
         """``W v = (W K) R v + (W − W K R) v``; a ball of order 1 lies in that of order 2, one of order ∞ in a larger
         one."""
         if self.free.any():
             return None
-        landing, wide = self.landing(weight, size), 1.0 if self.order <= 2 else math.sqrt(len(self.root)) * (1 + 4 * U)
+        linear_image, wide = (
+            self.linear_image(weight, size),
+            1.0 if self.order <= 2 else math.sqrt(len(self.root)) * (1 + 4 * U),
+        )
         return Ellipsoid(
-            landing.matrix, np.zeros((1, len(weight))), np.array([self.radius * wide * (1 + 2 * U)]), landing.loss[None]
+            linear_image.matrix,
+            np.zeros((1, len(weight))),
+            np.array([self.radius * wide * (1 + 2 * U)]),
+            linear_image.loss[None],
         )
 
     def within(self, other: Ball) -> Ball:
@@ -192,7 +198,7 @@ class Ball:
         """``ρ‖t‖_q``."""
         if self.order == 2:  # squares that underflow are below SMALL, those that overflow say nothing
             return np.asarray(
-                np.sqrt(np.vecdot(t, t)) * (self.radius * (1 + gamma(t.shape[1] + 16))) + 2.0**-500 * (1 + self.radius)
+                np.sqrt(np.vecdot(t, t)) * (self.radius * (1 + gamma(t.shape[1] + 16))) + SMALL * (1 + self.radius)
             )
         return np.asarray(norm_up(t, self.dual) * (self.radius * (1 + 8 * U)) + TINY * (1 + self.radius * t.shape[1]))
 
@@ -308,8 +314,8 @@ class BallBox:
         away = self.offset + still @ self.root[:, fixed].T
         large = np.abs(self.offset) + np.abs(still) @ np.abs(self.root[:, fixed]).T
         middle = still @ weight[:, fixed].T - away @ matrix.T
-        doubt = (np.abs(still) @ np.abs(weight[:, fixed]).T + large @ np.abs(matrix).T) * (4 * terms)
-        loss = (extent @ left.T) * (1 + terms) + doubt + TINY * (1 + extent.sum(1)[:, None])
+        slack = (np.abs(still) @ np.abs(weight[:, fixed]).T + large @ np.abs(matrix).T) * (4 * terms)
+        loss = (extent @ left.T) * (1 + terms) + slack + TINY * (1 + extent.sum(1)[:, None])
         wide = 1.0 if self.order <= 2 else math.sqrt(len(self.root)) * (1 + 4 * U)
         radius = self.radius * (wide * (1 + 4 * U))
         if not np.isfinite(middle).all() or not (loss <= 1e-6 * (extent @ np.abs(part).T) + 1e-12 * size.max()).all():
@@ -321,14 +327,14 @@ class BallBox:
         radius, offset = (np.broadcast_to(a, (len(low), *a.shape[1:])) for a in (self.radius, self.offset))
         return BallBox(low, high, self.root, self.order, radius, offset, self.inverse, self.blocks, self.shares)
 
-    def landing(self, weight: Array, size: Array, ranges: bool = True) -> Landing:
+    def linear_image(self, weight: Array, size: Array, ranges: bool = True) -> LinearImage:
         """The columns that move, exactly; ranges row by row."""
         matrix = np.ascontiguousarray(weight[:, self.columns])
         part = size[:, self.columns]
         reach = _zero_times(self._extent, part) * (1 + gamma(part.shape[1] + 4)) + TINY
         nothing = np.full((1, len(weight)), np.inf)
         low, high = self._ranges(matrix) if ranges else (-nothing, nothing)
-        return Landing(matrix, np.zeros(len(weight)), low, high, reach)
+        return LinearImage(matrix, np.zeros(len(weight)), low, high, reach)
 
     @np.errstate(all="ignore")
     def support(self, t: Array, owner: Index | slice, split: Array | None = None) -> Array:
@@ -384,7 +390,7 @@ class BallBox:
         if len(self._root):
             bottom, top = self._shared_dual(weight, weight @ self._inverse)
             low, high = np.fmax(low, bottom), np.fmin(high, top)
-            if len(self.columns) <= FEW:
+            if len(self.columns) <= FEW_COLUMNS:
                 n, k = self.rows, len(weight)
                 step = max(1, 2**21 // max(1, k * max(1, weight.shape[1])))
                 for start in range(0, n, step):
@@ -426,11 +432,11 @@ class BallBox:
             part = t[:, place]
             box, spread = centre[:, place] @ part.T, half[:, place] @ np.abs(part).T
             here = self.shares[:, block] @ part.T
-            room = 2 * (error[:, place].sum(1) + np.abs(part).max(1) * (gamma(len(block) + 8) + SIMPLEX_TOLERANCE))
-            gain = np.minimum(part.max(1) - here + room - box - spread, 0.0)
-            loss = np.maximum(part.min(1) - here - room - box + spread, 0.0)
-            doubt = gamma(32) * (np.abs(box) + spread + np.abs(here) + np.abs(part).max(1))
-            low, high, cost = low + loss, high + gain, cost + doubt
+            slack = 2 * (error[:, place].sum(1) + np.abs(part).max(1) * (gamma(len(block) + 8) + SIMPLEX_TOLERANCE))
+            gain = np.minimum(part.max(1) - here + slack - box - spread, 0.0)
+            loss = np.maximum(part.min(1) - here - slack - box + spread, 0.0)
+            slack = gamma(32) * (np.abs(box) + spread + np.abs(here) + np.abs(part).max(1))
+            low, high, cost = low + loss, high + gain, cost + slack
         cost = cost + gamma(16) * (np.abs(low) + np.abs(high) + np.abs(along) + cost)
         low, high = low - along - cost, high - along + cost
         return np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
@@ -457,10 +463,10 @@ class BallBox:
         for place in self._sums:
             part, first, last = t[:, place], low[:, place], high[:, place]
             level = np.nan_to_num(_filled(part, first, last)[1], posinf=0.0, neginf=0.0)
-            less, doubt = part - level[:, None], np.abs(level) * (2.01 * SIMPLEX_TOLERANCE)
-            gain = (np.maximum(part * first, part * last) - np.maximum(less * first, less * last)).sum(1) - doubt
+            less, slack = part - level[:, None], np.abs(level) * (2.01 * SIMPLEX_TOLERANCE)
+            gain = (np.maximum(part * first, part * last) - np.maximum(less * first, less * last)).sum(1) - slack
             t[:, place] = np.where((gain > 0)[:, None], less, part)
-            ball = ball + np.where(gain > 0, doubt, 0.0)
+            ball = ball + np.where(gain > 0, slack, 0.0)
         value, cost = np.maximum(t * low, t * high), (error + np.abs(t) * gamma(2 * n)) * extent
         if not np.isfinite(extent).all():  # 0 · ∞ = 0, and only an exact 0 will do
             idle = (t == 0) & (error == 0)
@@ -484,8 +490,8 @@ def _filled(t: Array, low: Array, high: Array) -> tuple[Array, Array]:
     if short.any():
         t, low, need = t[short], low[short], need[short, None]
         order = np.argsort(-t, axis=1)
-        room = np.take_along_axis(high[short] - low, order, 1)
-        fill = np.clip(need - (np.cumsum(room, axis=1) - room), 0.0, room)
+        slack = np.take_along_axis(high[short] - low, order, 1)
+        fill = np.clip(need - (np.cumsum(slack, axis=1) - slack), 0.0, slack)
         some = np.empty_like(t)
         np.put_along_axis(some, order, np.take_along_axis(low, order, 1) + fill, 1)
         last = np.maximum((fill > 0).sum(1) - 1, 0)
@@ -494,7 +500,7 @@ def _filled(t: Array, low: Array, high: Array) -> tuple[Array, Array]:
 
 
 class Sum:
-    """``(first ⊕ second) ∩ limits``: somebody similar to somebody near, as far as anybody can be.
+    """``(first ⊕ second) ∩ limits``: an individual similar to one near, as far as any can be.
 
     ``h(w) ≤ min(h_first(w) + h_second(w), h_limits(w))``. The landings of all parts stand side by side.
     """
@@ -521,20 +527,20 @@ class Sum:
         part._ends = self._ends
         return part
 
-    def landing(self, weight: Array, size: Array, ranges: bool = True) -> Landing:
+    def linear_image(self, weight: Array, size: Array, ranges: bool = True) -> LinearImage:
         """Matrices side by side; what is lost adds up."""
-        found = [part.landing(weight, size) for part in self.parts]
+        found = [part.linear_image(weight, size) for part in self.parts]
         self._ends = np.cumsum([each.matrix.shape[1] for each in found[:2]]).tolist()
         matrix = np.concatenate([each.matrix for each in found], axis=1)
         one, other = found[:2]
         low, high = one.low + other.low, one.high + other.high
-        room = (2 * U) * (np.abs(low) + np.abs(high)) + TINY
+        slack = (2 * U) * (np.abs(low) + np.abs(high)) + TINY
         loss, reach = (one.loss + other.loss) * (1 + 2 * U), (one.reach + other.reach) * (1 + 2 * U)
-        low, high = low - room, high + room
+        low, high = low - slack, high + slack
         if self.limits is not None:
             low, high = np.fmax(low, found[2].low), np.fmin(high, found[2].high)
             loss, reach = np.maximum(loss, found[2].loss), np.maximum(reach, found[2].reach)
-        return Landing(matrix, loss, low, high, reach)
+        return LinearImage(matrix, loss, low, high, reach)
 
     def support(self, t: Array, owner: Index | slice) -> Array:
         """The sum of both, or what the limits say."""
@@ -575,4 +581,4 @@ def _finite(a: Array, name: str) -> Array:
     return a
 
 
-__all__ = ["Ball", "BallBox", "Ellipsoid", "Landing", "Region", "Sum"]
+__all__ = ["Ball", "BallBox", "Ellipsoid", "LinearImage", "Region", "Sum"]

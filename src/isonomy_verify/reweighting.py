@@ -1,4 +1,5 @@
-"""Shifts that reweight: no individual moves, but some count more than others; and strangers, a share of anybody at all.
+"""Shifts that reweight: no individual moves, but some count more than others; and strangers, a share of any people at
+all.
 
 The individuals ``i`` have shares ``π_i = w_i / Σ w``, violations at most ``u_i`` and at least ``l_i``. A population of
 such a shift is ``Q = (1 − τ) Q' + τ R``, with ``R`` any population, whose mean is at most ``G``, and ``Q'`` one of
@@ -50,6 +51,7 @@ from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import (
     ROUNDINGS,
+    TINY,
     Array,
     U,
     down,
@@ -90,7 +92,7 @@ class Sample(NamedTuple):
 
 
 def sample_of(high: Array, low: Array, weights: Array, groups: Groups | None = None) -> Sample:
-    """The individuals of positive weight; without groups all are in one, and groups without anybody have no number;
+    """The individuals of positive weight; without groups all are in one, and empty groups have no number;
     cells keep theirs."""
     some = np.flatnonzero(np.asarray(weights) > 0)
     if groups is None:
@@ -123,7 +125,7 @@ class Part:
         return ()
 
     def groups(self, x: Array, places: Mapping[str, slice]) -> None:
-        """No group is told apart."""
+        """All individuals are one group."""
         return
 
     def upper(self, people: Sample, hints: Hints) -> Fraction:
@@ -169,7 +171,7 @@ class Part:
         """Which populations these are."""
         share = f"parts of these individuals that hold at least the share {written(self.at_least)} of them"
         text = "these individuals, and no other population" if self.at_least == 1 else f"{share}; no one moves"
-        return text + strangers_told(self.strangers)
+        return text + strangers_in_words(self.strangers)
 
 
 @dataclass(frozen=True)
@@ -275,7 +277,7 @@ class Mix:
         """Which populations these are."""
         shares = "in any shares" if self.limits is None else "in shares within limits"
         text = f"mixtures {shares} of the groups of these individuals by {listed(self.features)}, each as it is"
-        return f"{text}; no one moves{strangers_told(self.strangers)}"
+        return f"{text}; no one moves{strangers_in_words(self.strangers)}"
 
 
 @dataclass(frozen=True)
@@ -301,7 +303,7 @@ class Stability:
         return ()
 
     def groups(self, x: Array, places: Mapping[str, slice]) -> None:
-        """No group is told apart."""
+        """All individuals are one group."""
         return
 
     def upper(self, people: Sample, hints: Hints) -> Fraction:
@@ -395,7 +397,7 @@ class Stability:
     def words(self, cost: str) -> str:
         """Which populations these are."""
         what = "any people whose own bounds, in the certificate's bins, have a stability index"
-        return f"{what} of at most {written(self.kappa)} against these individuals'{strangers_told(self.strangers)}"
+        return f"{what} of at most {written(self.kappa)} against these individuals'{strangers_in_words(self.strangers)}"
 
 
 Composable = Part | Mix | Stability
@@ -411,7 +413,7 @@ class Reweighting(Protocol):
 
     @property
     def strangers(self) -> float:
-        """The share of people, at most, who may be anybody at all."""
+        """The share of people, at most, who may be any people at all."""
 
     @property
     def grouped_by(self) -> tuple[str, ...]:
@@ -457,7 +459,7 @@ def conjugate_up(s: float) -> float:
         least = math.expm1(-x)
         if float(down(down(x - (least + EDGE * abs(least))))) >= s:
             top = math.expm1(x)
-            return float(up(up(top + EDGE * abs(top)) + x)) + 2.0**-1000
+            return float(up(up(top + EDGE * abs(top)) + x)) + TINY
         x, step = x + step, 2 * step
     return math.inf
 
@@ -477,7 +479,7 @@ def index_up(shares: list[Fraction], base: list[Fraction]) -> Fraction:
 
 def bounds(shift: Reweighting, people: Sample, hints: Hints, largest: float) -> tuple[float, float]:
     """No population of the shift has a mean above the first number, and one has at least the second; ``largest`` is a
-    bound for anybody."""
+    bound for any individual."""
     tau, most = Fraction(shift.strangers), Fraction(largest)
     bound, reached = shift.upper(people, hints), shift.lower(people, hints)
     top = Fraction(float(people.low.max())) if shift.free_strangers else reached
@@ -543,7 +545,7 @@ def check_strangers(share: float) -> None:
         raise ValueError(f"'strangers' must be a number from 0 to below 1. Got {share}.")
 
 
-def strangers_told(share: float) -> str:
+def strangers_in_words(share: float) -> str:
     """What is said of strangers, after a semicolon; "" without them."""
     return f"; a share of at most {written(share)} may be anybody at all" if share else ""
 

@@ -36,7 +36,7 @@ from isonomy_verify.arithmetic import Array, U, down, up
 LEVELS = (0.0, *(2.0 ** (-k / 8) for k in range(1, 65)))
 """Of parts, as shares of the largest value: fixed in advance, whatever the individuals are."""
 
-FEW = 2048
+FEW_DRAWS = 2048
 """Values of more individuals are rounded up to nine binary digits before bets."""
 
 SLACK = 1e-9
@@ -59,7 +59,7 @@ def refuted(values: Array, largest: float, mean: float, risk: float, share: floa
     if not 0 < share <= 1 or not 0 < risk < 1 or not 0 < largest < math.inf or not len(values):
         raise ValueError("A share, a risk, a largest value or a sample that is none.")
     scaled = np.clip(np.asarray(up(values / largest)), 0.0, 1.0) * (values > 0)
-    if len(scaled) > FEW:  # upwards, so that nothing is gained
+    if len(scaled) > FEW_DRAWS:  # upwards, so that nothing is gained
         size = np.frexp(np.maximum(scaled, 2.0**-14))[1]
         scaled = np.minimum(np.ceil(np.ldexp(scaled, 9 - size)) * np.ldexp(1.0, size - 9), 1.0) * (scaled > 0)
     points, counts = np.unique(scaled, return_counts=True)

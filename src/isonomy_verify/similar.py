@@ -39,7 +39,7 @@ from isonomy_verify.forms import Form
 from isonomy_verify.regions import Index
 from isonomy_verify.sets import ConvexSets, Regions
 
-Wander = tuple[Array, Array]
+CentreBox = tuple[Array, Array]
 """How far down and up a centre may itself move, coordinate by coordinate."""
 
 MAX_BRANCHES = 2**15
@@ -48,7 +48,7 @@ MAX_BRANCHES = 2**15
 LISTED = 1024
 """The same where choices are listed as regions: those of products are bounded together, tile by tile, without."""
 
-HELD = 2**22
+REGION_NUMBERS = 2**22
 """Numbers of each kind that describe the regions held at a time; some five kinds of eight bytes each are held."""
 
 SAMPLE = 8
@@ -58,8 +58,8 @@ LATTICE_MARGIN = 1e-9
 """Whole numbers this close outside an interval still count as inside; far above any rounding error."""
 
 
-KEPT = 8
-"""Balls of each metric that are kept, for whoever asks again."""
+BALLS_KEPT = 8
+"""Balls of each metric that are kept, for later questions."""
 
 _balls: WeakKeyDictionary[Form, OrderedDict[tuple[float, bytes], ConvexSets]] = WeakKeyDictionary()
 _roots: WeakKeyDictionary[Form, dict[bytes, dict[str, Array]]] = WeakKeyDictionary()
@@ -76,7 +76,7 @@ class Similarity:
     def __init__(
         self, form: Form, delta: float, domain: Domain, max_branches: int = MAX_BRANCHES, keep: bool = False
     ) -> None:
-        """``keep``: the ball is kept with the form, for whoever asks the same again."""
+        """``keep``: the ball is kept with the form, for the same question later."""
         if form.width != domain.width:
             raise MetricError(f"The metric has {form.width} coordinates but the individuals have {domain.width}.")
         self.form, self.delta, self.domain = form, _checked(delta), domain
@@ -95,20 +95,20 @@ class Similarity:
                 name = domain.names[int(np.flatnonzero(unlimited)[0])]
                 raise MetricError(f"The coordinate '{name}' has no finite range: a {domain.kind} domain needs one.")
 
-    def regions(self, x: Array, wander: Wander | None = None) -> list[Regions]:
+    def regions(self, x: Array, centre_box: CentreBox | None = None) -> list[Regions]:
         """The pieces of the similar sets of the rows of ``x`` (n, m), which must lie in the domain.
 
-        With ``wander`` (low, high), each (n, m) or one row, the pieces hold every ``y − z`` (added to ``x``) for ``z``
-        that keep the categories of ``x`` and lie between ``x + low`` and ``x + high``, and ``y`` similar to ``z``.
+        With ``centre_box`` (low, high), each (n, m) or one row, the pieces hold every ``y − z`` (added to ``x``) for
+        ``z`` that keep the categories of ``x`` and lie between ``x + low`` and ``x + high``, ``y`` similar to ``z``.
         """
         x = np.ascontiguousarray(x, dtype=np.float64)
         everybody = np.arange(len(x))
         if self.domain.kind == "unbounded":
-            return [Regions(everybody, x, self._unbounded(x, wander))]
+            return [Regions(everybody, x, self._unbounded(x, centre_box))]
         if self.domain.kind == "relaxed":
             # The difference of two shares is no share: of simplices only their boxes are left.
-            return [self._relaxed(x, everybody, self._one_hot_blocks() if wander is None else (), wander)]
-        return self._realizable(x, everybody, self._known_branches(), wander)
+            return [self._relaxed(x, everybody, self._one_hot_blocks() if centre_box is None else (), centre_box)]
+        return self._realizable(x, everybody, self._known_branches(), centre_box)
 
     def each(self, x: Array) -> Iterator[Regions]:
         """The regions of :meth:`regions`, those of some rows of ``x`` at a time, so that few are held in memory."""
@@ -117,20 +117,23 @@ class Similarity:
             for regions in self.regions(x[start : start + step]):
                 yield replace(regions, owner=regions.owner + start) if start else regions
 
-    def at_once(self, x: Array, wander: Wander | None = None) -> int:
+    def at_once(self, x: Array, centre_box: CentreBox | None = None) -> int:
         """How many rows of ``x`` have so few regions together that these may be held: counted, on a few of them."""
-        if self.domain.kind != "realizable" or len(x) * min(self.max_branches, LISTED) * self.domain.width <= HELD:
+        if (
+            self.domain.kind != "realizable"
+            or len(x) * min(self.max_branches, LISTED) * self.domain.width <= REGION_NUMBERS
+        ):
             return max(1, len(x))
-        return max(1, min(len(x), int(HELD / (self.domain.width * self.count(x, wander)))))
+        return max(1, min(len(x), int(REGION_NUMBERS / (self.domain.width * self.count(x, centre_box)))))
 
-    def count(self, x: Array, wander: Wander | None = None) -> float:
+    def count(self, x: Array, centre_box: CentreBox | None = None) -> float:
         """Regions of a row of ``x``, on average over a few rows that stand evenly spread; at least 1."""
         if self.domain.kind != "realizable":
             return 1.0
         some = np.arange(min(len(x), SAMPLE)) * len(x) // max(1, min(len(x), SAMPLE))
-        if wander is not None:
-            wander = tuple(side if len(side) == 1 else side[some] for side in wander)  # type: ignore[assignment]
-        return max(1.0, sum(map(len, self.regions(x[some], wander))) / max(1, len(some)))
+        if centre_box is not None:
+            centre_box = tuple(side if len(side) == 1 else side[some] for side in centre_box)  # type: ignore[assignment]
+        return max(1.0, sum(map(len, self.regions(x[some], centre_box))) / max(1, len(some)))
 
     def resized(self, delta: float, keep: bool = True) -> Self:
         """The same metric and domain with another δ; ``keep`` as for this one, unless it is not worth it."""
@@ -148,8 +151,8 @@ class Similarity:
         """For regions of a larger δ of the rows of ``x``: the sets (one per region) that this δ leaves of them, around
         the same centres, and which are not empty; where that is False a set is a placeholder, to be ignored.
 
-        **Soundness.** Whoever is similar by the smaller δ is so by the larger one, hence in one of its regions; there
-        the set of the smaller δ holds them, or the whole region stands for it.
+        **Soundness.** An individual similar by the smaller δ is so by the larger one, hence in one of its regions;
+        there the set of the smaller δ holds them, or the whole region stands for it.
         """
         x = np.ascontiguousarray(x, dtype=np.float64)
         everywhere = np.ones(len(regions), dtype=bool)
@@ -179,11 +182,11 @@ class Similarity:
 
     # -- the three domains --------------------------------------------------------------------------------
 
-    def _unbounded(self, x: Array, wander: Wander | None) -> ConvexSets:
+    def _unbounded(self, x: Array, centre_box: CentreBox | None) -> ConvexSets:
         """The ball around 0, the same for everybody; its box is what :func:`axis_reach` proves of the ball."""
         if self._shared is not None:
             return self._shared
-        low, high = self._box(x, wander)
+        low, high = self._box(x, centre_box)
         low[:, self.domain.immutable] = high[:, self.domain.immutable] = 0.0
         if not len(self.form.root):
             return ConvexSets.of_box(low, high)
@@ -216,7 +219,7 @@ class Similarity:
             with _lock:
                 kept = _balls[self.form]
                 kept[key] = sets
-                while len(kept) > KEPT:
+                while len(kept) > BALLS_KEPT:
                     kept.popitem(last=False)
         return sets
 
@@ -234,29 +237,31 @@ class Similarity:
         ball = root, self.form.order, np.array([self.delta]), np.zeros((1, len(root)))
         return ConvexSets(*ball, low, high, blocks, base, inverse, clipped)
 
-    def _relaxed(self, x: Array, owner: Index, blocks: tuple[tuple[int, int], ...], wander: Wander | None) -> Regions:
-        low, high = self.ranges(x, wander)
+    def _relaxed(
+        self, x: Array, owner: Index, blocks: tuple[tuple[int, int], ...], centre_box: CentreBox | None
+    ) -> Regions:
+        low, high = self.ranges(x, centre_box)
         root, inverse = self._relaxed_root
         return Regions(owner, x, self._around(root, inverse, low, high, blocks, x))
 
-    def _realizable(self, x: Array, owner: Index, branches: Branches, wander: Wander | None) -> list[Regions]:
+    def _realizable(self, x: Array, owner: Index, branches: Branches, centre_box: CentreBox | None) -> list[Regions]:
         if not branches.priced:
-            return [self._relaxed(x, owner, self._one_hot_blocks() if wander is None else (), wander)]
-        low, high = self.ranges(x, wander)
+            return [self._relaxed(x, owner, self._one_hot_blocks() if centre_box is None else (), centre_box)]
+        low, high = self.ranges(x, centre_box)
         found = enumerate_branches(branches, x, low, high, min(self.max_branches, LISTED))
         regions = []
         if len(found.row):
-            relaxed = found.relaxed if wander is None else ()
-            still = wander is None
+            relaxed = found.relaxed if centre_box is None else ()
+            still = centre_box is None
             sets, alive = self._sets(x, low, high, branches, found.row, found.centre, found.relaxed, still)
             sets = replace(sets, blocks=relaxed)
             pieces = Regions(owner[found.row], found.centre, sets)
             regions.append(pieces if alive.all() else pieces[alive])
         if len(found.overflow):
             crowd, some = found.overflow, None
-            if wander is not None:
-                some = tuple(side if len(side) == 1 else side[crowd] for side in wander)
-            blocks = self._one_hot_blocks() if wander is None else ()
+            if centre_box is not None:
+                some = tuple(side if len(side) == 1 else side[crowd] for side in centre_box)
+            blocks = self._one_hot_blocks() if centre_box is None else ()
             regions.append(self._relaxed(x[crowd], owner[crowd], blocks, some))  # type: ignore[arg-type]
         return [piece for piece in regions if len(piece)]
 
@@ -273,14 +278,14 @@ class Similarity:
     ) -> tuple[ConvexSets, Mask]:
         """One set per branch: numbers move in what the change of categories leaves of the ball, if it leaves any.
 
-        ``still``: moves are those of the centre itself, and not of whoever wanders around it. A set is only left out
+        ``still``: moves are those of the centre itself, and not of those who move around it. A set is only left out
         where a number says that it is empty, never for want of one.
         """
         fixed = ~branches.numeric
         for start, stop in relaxed:
             fixed[start:stop] = False
         low, high = (np.where(fixed, 0.0, side)[row] for side in (low, high))
-        radius, offset = branches.leftover(centre - x[row])
+        radius, offset = branches.remaining_radius(centre - x[row])
         reach = branches.reach(radius, offset)
         if reach is not None:
             low[:, branches.numeric] = np.maximum(low[:, branches.numeric], reach[0])
@@ -302,28 +307,28 @@ class Similarity:
 
     # -- boxes --------------------------------------------------------------------------------------------
 
-    def _box(self, x: Array, wander: Wander | None) -> tuple[Array, Array]:
+    def _box(self, x: Array, centre_box: CentreBox | None) -> tuple[Array, Array]:
         """What the metric says of single coordinates; one shared row where it says nothing."""
         if not self.form.boxed:
             return np.full((1, x.shape[1]), -np.inf), np.full((1, x.shape[1]), np.inf)
-        if wander is None:
+        if centre_box is None:
             return self.form.box(x, self.delta)
         # Around a raw value v a box is a constant or, within a ratio, a constant times max(v, 0), which is 0 at 0 and
         # grows with v: coordinate by coordinate it is widest at an end.
-        lowest, highest = down(x + wander[0]), up(x + wander[1])
+        lowest, highest = down(x + centre_box[0]), up(x + centre_box[1])
         if self.domain.kind != "unbounded":  # which holds everybody, whatever ranges it was given
             lowest, highest = (np.clip(end, self.domain.low, self.domain.high) for end in (lowest, highest))
         ends = [self.form.box(end, self.delta) for end in (lowest, highest)]
         return np.minimum(ends[0][0], ends[1][0]), np.maximum(ends[0][1], ends[1][1])
 
-    def ranges(self, x: Array, wander: Wander | None = None) -> tuple[Array, Array]:
+    def ranges(self, x: Array, centre_box: CentreBox | None = None) -> tuple[Array, Array]:
         """The moves that metric box, domain ranges and immutability leave.
 
         **Soundness.** ``low − z ≤ y − z ≤ high − z`` for members, widest at the ends of where ``z`` wanders; sums and
         differences are rounded outward once each, and 0 always belongs: ``z`` is similar to itself.
         """
-        low, high = self._box(x, wander)
-        lowest, highest = (x, x) if wander is None else (down(x + wander[0]), up(x + wander[1]))
+        low, high = self._box(x, centre_box)
+        lowest, highest = (x, x) if centre_box is None else (down(x + centre_box[0]), up(x + centre_box[1]))
         low = np.maximum(low, np.minimum(down(self.domain.low - highest), 0.0))
         high = np.minimum(high, np.maximum(up(self.domain.high - lowest), 0.0))
         low[:, self.domain.immutable] = high[:, self.domain.immutable] = 0.0
@@ -368,10 +373,10 @@ class Similarity:
             return
         unit = self.domain.unit[which]
         size = np.maximum(np.abs(self.domain.low[which]), np.abs(self.domain.high[which]))
-        margin, room = LATTICE_MARGIN * np.maximum(1.0, size * unit), 8 * U * size + TINY
+        margin, slack = LATTICE_MARGIN * np.maximum(1.0, size * unit), 8 * U * size + TINY
         first, last = np.ceil(low[:, which] * unit - margin), np.floor(high[:, which] * unit + margin)
-        least = np.where(first == 0.0, 0.0, down(down(first / unit) - room))
-        most = np.where(last == 0.0, 0.0, up(up(last / unit) + room))
+        least = np.where(first == 0.0, 0.0, down(down(first / unit) - slack))
+        most = np.where(last == 0.0, 0.0, up(up(last / unit) + slack))
         low[:, which] = np.fmax(low[:, which], least)
         high[:, which] = np.fmin(high[:, which], most)
 
@@ -387,7 +392,7 @@ class Similarity:
 
 
 def filled(regions: Regions, domain: Domain) -> Regions:
-    """Whoever has no value for a feature has its fill: where a region says so, its box is a point there."""
+    """Individuals without a value for a feature have its fill: where a region says so, its box is a point there."""
     if domain.kind != "realizable" or not domain.fills:
         return regions
     low, high = domain.filled_box(regions.centre, regions.sets.low, regions.sets.high)

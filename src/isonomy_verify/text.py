@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-MOST = 60
+QUOTED_LENGTH = 60
 """Characters that are shown of one text."""
 
 UNSEEN = {0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800}.union(
@@ -31,8 +31,8 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def quoted(text: object, most: int = MOST) -> str:
-    """A stranger's text as one word of a sentence: in quotation marks, at most so many characters between them.
+def quoted(text: object, most: int = QUOTED_LENGTH) -> str:
+    """A stranger's text as one word of a sentence: in quotation marks, at most ``most`` characters between them.
 
     Whatever is not a printable letter (line breaks, escapes of terminals, marks that turn the direction of writing) is
     written as an escape, and so are quotation marks and backslashes: what stands between the marks is the stranger's.

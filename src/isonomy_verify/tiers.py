@@ -46,12 +46,12 @@ def enclose(
     x: Array,
     tier: Tier = "tight",
     region: Region | None = None,
-    pulls: list[Array] | None = None,
+    directions: list[Array] | None = None,
 ) -> Enclosure:
     """Enclose the outputs over ``x + v``, ``v`` in the region of the same row, or in the prepared one that all share.
 
-    ``pulls`` receives, block by block, about the slope of the first output in the region's own coordinates: a hint at
-    where it is extreme.
+    ``directions`` receives, block by block, about the slope of the first output in the region's own coordinates: a hint
+    at where it is extreme.
     """
     x = checked(x, prepared.network.width)
     none = np.zeros((0, prepared.network.outputs.width))
@@ -63,10 +63,10 @@ def enclose(
             tier == "tight", tier != "interval"
         )
         (low, high), *_ = run.outputs(passes=tier != "interval")
-        lost = run.burst[:, None]
+        lost = run.overflow[:, None]
         parts.append((np.where(lost, -np.inf, low), np.where(lost, np.inf, high)))
-        if pulls is not None and run.pulls:
-            pulls.append(run.pulls[0])
+        if directions is not None and run.directions:
+            directions.append(run.directions[0])
     return Enclosure(*(np.concatenate(side) for side in zip(*parts, strict=True)))
 
 

@@ -1,8 +1,8 @@
-"""How differently can somebody similar to this very individual be treated by trees?
+"""How differently can an individual similar to this very individual be treated by trees?
 
 Everybody similar is covered by boxes of cells, one for each individual where the metric looks at coordinates one by
 one, else one for each choice of categories, of which a ball holds cells back. Over each the least and the greatest of
-every margin are exact up to :data:`CELLS` cells, and bounds from branch and bound beyond.
+every margin are exact up to :data:`GRID_CELLS` cells, and bounds from branch and bound beyond.
 
 **Soundness.** Boxes and balls hold every similar person, a cell is only left out where a number says that it is too
 far; the head's steps round outward. Decisions by the largest of several outputs follow from all pairs of them.
@@ -30,10 +30,10 @@ from isonomy_verify.tree_search import Fields, largest
 from isonomy_verify.tree_witness import people_in
 from isonomy_verify.trees import Trees
 
-CELLS, HELD = 2**17, 2**20
+GRID_CELLS, GRID_NUMBERS = 2**17, 2**20
 """Cells of one grid, and of all grids that are held together."""
 
-PARTS = 4096
+TREE_PARTS = 4096
 """Parts into which branch and bound may cut a box."""
 
 
@@ -56,7 +56,7 @@ class Extremes(NamedTuple):
 
     @classmethod
     def unknown(cls, rows: int, margins: int, axes: int) -> Extremes:
-        """Return room for rows of which nothing is attained, and that have no bound yet."""
+        """Return arrays for rows of which nothing is attained, and that have no bound yet."""
         low, high = np.full((rows, margins), FAR), np.full((rows, margins), -FAR)
         cell = np.full((rows, margins, 2, axes), -1)
         return cls(low, high, low.copy(), high.copy(), cell, cell.copy())
@@ -106,7 +106,7 @@ class TreeBounds(Bounds):
         similarity: Similarity,
         run_error: float | Array = 0.0,
         size: int = 64,
-        parts: int = PARTS,
+        parts: int = TREE_PARTS,
     ) -> None:
         self.trees, self.head, self.similarity, self.size, self.parts = trees, head, similarity, size, parts
         self.cells = Cells(trees, similarity.domain, head)
@@ -141,12 +141,13 @@ class TreeBounds(Bounds):
         return upper, np.asarray((mine >= 0) & (mine == theirs) & ~unknown)
 
     def keeps(self, x: Array, upper: Array) -> Mask:
-        """Return whose decision cannot change because nobody similar is treated so differently as ``upper`` says."""
+        """Return whose decision cannot change because no similar individual is treated so differently as ``upper``
+        says."""
         at = self.enclose(x)
         same = self.head.settled(at, upper)
         return np.asarray((same >= 0) & (same == self.head.decision(at)))
 
-    def certain(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
+    def proved_decisions(self, x: Array, known: Known, wanted: Mask, parts: int = TREE_PARTS) -> Mask:
         """Return which of the ``wanted`` decisions stand: those kept, and those that more parts settle."""
         stands = known.kept & wanted
         rows = np.flatnonzero(wanted & ~known.kept)
@@ -228,14 +229,14 @@ class TreeBounds(Bounds):
         order, start = np.argsort(size, kind="stable"), 0
         while start < rows:
             wide, stop = grid.counts[order[start]], start + 1
-            if size[order[start]] > CELLS:
+            if size[order[start]] > GRID_CELLS:
                 self._search(result, int(order[start]), boxes, balls, moves, pieces.of(int(order[start]), ends))
                 start = stop
                 continue
             while stop < rows:  # pad together boxes whose grids are alike
                 wider = np.maximum(wide, grid.counts[order[stop]])
                 cells = float(wider.astype(np.float64).prod())
-                if cells * (stop + 1 - start) > HELD or cells > 2 * size[order[stop]] + 64:
+                if cells * (stop + 1 - start) > GRID_NUMBERS or cells > 2 * size[order[stop]] + 64:
                     break
                 wide, stop = wider, stop + 1
             some = order[start:stop]
@@ -305,7 +306,7 @@ class TreeBounds(Bounds):
             for side, sign in ((0, -1), (1, 1)):
                 fields = Fields(pieces.tree, pieces.low, pieces.high, sign * pieces.gain[:, margin])
                 ends = box.low[0, moving], box.high[0, moving]
-                found = largest(fields, *ends, kept, CELLS, self.parts)
+                found = largest(fields, *ends, kept, GRID_CELLS, self.parts)
                 constant = pieces.constant[0, margin]
                 result[side][row, margin] = constant + sign * found.upper if found.upper > -FAR else -sign * FAR
                 if found.lower > -FAR:

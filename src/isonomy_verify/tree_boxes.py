@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isonomy_verify.arithmetic import Array
+from isonomy_verify.arithmetic import TINY, Array, U
 from isonomy_verify.domain import Mask
 from isonomy_verify.regions import Index
 from isonomy_verify.tree_cells import Boxes, Cells
@@ -238,11 +238,11 @@ class Balls:
                 else:
                     ends = [(weights[j] * end[:, j]).reshape(least.shape[:1] + (1,) * axes) for end in (low, high)]
                 least, most = least + np.minimum(*ends), most + np.maximum(*ends)
-            doubt = (size * (2.0**-53 * 4 * (len(seen) + 4)) + 2.0**-1000).reshape((rows,) + (1,) * axes)
+            doubt = (size * (U * 4 * (len(seen) + 4)) + TINY).reshape((rows,) + (1,) * axes)
             entry = np.maximum(np.maximum(least, -most) - doubt, 0.0)
             if self.order == np.inf:
                 total = np.maximum(total, entry)
             else:
                 total = total + (entry * entry if self.order == 2 else entry)
         norm = np.sqrt(total) if self.order == 2 else total
-        return np.asarray(norm * (1 - 2.0**-53 * 8 * (len(self.root) + 4)))
+        return np.asarray(norm * (1 - U * 8 * (len(self.root) + 4)))

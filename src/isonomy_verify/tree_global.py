@@ -24,10 +24,10 @@ from isonomy_verify.tree_cells import Boxes, Cells
 from isonomy_verify.tree_search import LIMIT, Fields, Part, everything, grid_of
 from isonomy_verify.trees import TreeError
 
-PAIRS = 2**23
+LEAF_PAIRS = 2**23
 """The most pairs of leaves."""
 
-SMALL = 2**14
+SMALL_GRID = 2**14
 """Cells of a box up to which it is summed up on a grid."""
 
 SWEEPS = 6
@@ -84,8 +84,10 @@ def gap_of(cells: Cells, protected: list[int], margin: int) -> Gap:
         first, last, value = pieces.low[rows], pieces.high[rows], pieces.gain[rows, margin]
         i, j = sharing(first, last, np.flatnonzero(shared & ((first > low) | (last < high)).any(0)))
         count += len(i)
-        if count > PAIRS:
-            raise TreeError(f"The trees have more than {PAIRS} pairs of leaves that protected features tell apart.")
+        if count > LEAF_PAIRS:
+            raise TreeError(
+                f"The trees have more than {LEAF_PAIRS} pairs of leaves that protected features tell apart."
+            )
         both = np.maximum(first[i], first[j]), np.minimum(last[i], last[j])
         ends = []
         for side, own_ends in zip(both, (first, last), strict=True):
@@ -134,7 +136,7 @@ def bound(gap: Gap, hint: Hint) -> int:
 
 def _whole(part: Part, value: int) -> int:
     """Return the bound of a box that is not cut: the exact one of its grid where that is small."""
-    return min(value, grid_of(part, everything)[0]) if part.cells <= SMALL else value
+    return min(value, grid_of(part, everything)[0]) if part.cells <= SMALL_GRID else value
 
 
 def _check(gap: Gap, hint: Hint) -> None:

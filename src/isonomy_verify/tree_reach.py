@@ -1,4 +1,4 @@
-"""How unequally can trees treat anybody within reach of an individual?
+"""How unequally can trees treat individuals within reach of one?
 
 Problem, for individuals ``x`` and radii ``r``: bound ``I(z, δ)`` over every possible ``z`` with ground cost
 ``c(x, z) ≤ r``. Around each ``x``, and for each choice of categories that the largest radius pays for, one grid of sums
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isonomy_verify.arithmetic import Array, down, up
+from isonomy_verify.arithmetic import Array, U, down, up
 from isonomy_verify.domain import Mask
 from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
@@ -31,7 +31,7 @@ from isonomy_verify.tiers import Enclosure
 from isonomy_verify.tree_boxes import FAR, Balls, Grid, Pieces, allowed_groups, compress, project, sharing, sums
 from isonomy_verify.tree_cells import Axis, Boxes, Cells
 
-CELLS = 2**20
+REACH_CELLS = 2**20
 """Cells of the grid around one individual, and places in it."""
 
 VALUES = 128
@@ -44,7 +44,7 @@ LEAVES = 512
 
 class Places(NamedTuple):
     """Along one axis: the values (places,) between which each place of ``z`` lies, its group of cells, and the first
-    and last group of cells of somebody similar."""
+    and last group of cells of a similar individual."""
 
     least: Array
     most: Array
@@ -54,7 +54,7 @@ class Places(NamedTuple):
 
 
 class TreeReach:
-    """Trees, who is similar and what moving somebody costs, ready to bound violations over balls."""
+    """Trees, who is similar and what moving an individual costs, ready to bound violations over balls."""
 
     def __init__(self, cells: Cells, head: Head, similarity: Similarity, ground: Form, error: Array) -> None:
         self.cells, self.head, self.similarity, self.ground, self.error = cells, head, similarity, ground, error
@@ -79,8 +79,8 @@ class TreeReach:
         return False
 
     def bound(self, x: Array, radii: Sequence[float], tight: bool = True, size: int = 1024) -> Array:
-        """Return upper bounds (n, radii) of the violation of anybody within each of the ascending ``radii`` of the rows
-        of ``x``; without ``tight`` tree by tree only. ``size`` regions are held at a time."""
+        """Return upper bounds (n, radii) of the violation of any individual within each of the ascending ``radii`` of
+        the rows of ``x``; without ``tight`` tree by tree only. ``size`` regions are held at a time."""
         x = np.ascontiguousarray(x, dtype=np.float64)
         worst, seen = np.zeros((len(x), len(radii))), np.zeros(len(x), dtype=bool)
         balls = [self.ball.resized(radius) for radius in radii]
@@ -114,7 +114,7 @@ class TreeReach:
         return np.asarray(counting.bound(x, [radius], size=size)[:, 0] == 0)
 
     def everywhere(self, x: Array) -> tuple[float, float]:
-        """Return an upper bound of the violation of anybody at all, and up to which radius around ``x`` it holds.
+        """Return an upper bound of the violation of any individual, and up to which radius around ``x`` it holds.
 
         **Soundness.** The box of all cells holds everybody, on every domain.
         """
@@ -239,13 +239,13 @@ class TreeReach:
         pieces = project(cells, hull)
         moving = pieces.moving
         grid = compress(pieces, hull.low[:, moving], hull.high[:, moving])
-        if grid.counts.astype(np.float64).prod() > CELLS:
+        if grid.counts.astype(np.float64).prod() > REACH_CELLS:
             return None
         places = [
             self._places(cells.axes[k], int(k), mine, between, grid.first[d][0], grid.last[d][0])
             for d, k in enumerate(moving.tolist())
         ]
-        if np.prod([float(len(p.group)) for p in places]) > CELLS:
+        if np.prod([float(len(p.group)) for p in places]) > REACH_CELLS:
             return None
         reached = self._reached(near, moving, places, parts)
         z, y = self._sums(pieces, grid, hull, places)
@@ -321,9 +321,9 @@ class TreeReach:
             for d, k in enumerate(moving.tolist()):
                 axis = self.cells.axes[k]
                 if axis.numeric and axis.flag < 0:
-                    room = 4 * 2.0**-53 * (np.abs(centre[0, axis.start]) + 1)
-                    inside = (groups[d][1][0] >= low[0, axis.start] - room) & (
-                        groups[d][0][0] <= high[0, axis.start] + room
+                    slack = 4 * U * (np.abs(centre[0, axis.start]) + 1)
+                    inside = (groups[d][1][0] >= low[0, axis.start] - slack) & (
+                        groups[d][0][0] <= high[0, axis.start] + slack
                     )
                     mask = mask & inside.reshape([1, *(len(inside) if e == d else 1 for e in range(axes))])
             numbers = self.domain.numeric

@@ -29,7 +29,7 @@ LIMIT = 2.0**61
 """Sizes of all values together that may be added up."""
 
 OFTEN, SELDOM = 30, 10
-"""Parts in which a cell is looked for that attains more: the first, and later one of so many."""
+"""Parts in which a cell is looked for that attains more: the first, and later one of this many."""
 
 Kept = Callable[[list[Index], list[Index]], "Mask | None"]
 """Which groups of cells, given by their first and last one on each axis, count at all."""
@@ -267,7 +267,7 @@ def everything(first: list[Index], last: list[Index]) -> Mask | None:
 def largest(
     fields: Fields, low: Index, high: Index, kept: Kept, small: int, parts: int, sweeps: tuple[int, int] = (20, 3)
 ) -> Found:
-    """Return bounds of the greatest sum over the cells from ``low`` to ``high`` that are ``kept``, in so many parts.
+    """Return bounds of the greatest sum over the cells from ``low`` to ``high`` that are ``kept``, in this many parts.
 
     Parts of at most ``small`` cells are summed up on a grid.
     """

@@ -26,7 +26,7 @@ from isonomy_verify.regions import Index
 BITS = 58
 """Of the largest possible sum of an output; a difference of two outputs has one more."""
 
-NODES, DEPTH = 2**24, 4096
+NODES, TREE_DEPTH = 2**24, 4096
 """The most nodes of an ensemble and tests on one path."""
 
 AS_FILL, LEFT, RIGHT = 0, 1, 2
@@ -127,8 +127,8 @@ class Trees:
                 raise TreeError(f"Node {level[seen[level] > 1][0]} has two parents.")
             level = level[self.coordinate[level] >= 0]
             level, depth = np.concatenate([self.left[level], self.right[level]]), depth + 1
-            if depth > DEPTH and len(level):
-                raise TreeError(f"A tree has paths of more than {DEPTH} tests.")
+            if depth > TREE_DEPTH and len(level):
+                raise TreeError(f"A tree has paths of more than {TREE_DEPTH} tests.")
         for i in np.flatnonzero(seen == 0)[:1]:
             raise TreeError(f"Node {i} belongs to no tree.")
 

@@ -17,15 +17,15 @@ def support(sets: ConvexSets, weight: Array) -> Array:
     found = []
     for region in (region_of(sets), ball_of(sets)):
         if region is not None:
-            landing = region.landing(weight, np.abs(weight))
+            linear_image = region.linear_image(weight, np.abs(weight))
             owner = np.repeat(np.arange(region.rows), len(weight))
-            bound = region.support(np.tile(landing.matrix, (region.rows, 1)), owner).reshape(region.rows, -1)
-            found.append(np.nextafter(bound + landing.loss, np.inf))
+            bound = region.support(np.tile(linear_image.matrix, (region.rows, 1)), owner).reshape(region.rows, -1)
+            found.append(np.nextafter(bound + linear_image.loss, np.inf))
     return np.min(found, axis=0)
 
 
 @np.errstate(over="ignore")
 def ranges(sets: ConvexSets, weight: Array) -> tuple[Array, Array]:
     """The same for all weights of a layer at once, and the lower ends."""
-    landing = region_of(sets).landing(weight, np.abs(weight))
-    return landing.high, landing.low
+    linear_image = region_of(sets).linear_image(weight, np.abs(weight))
+    return linear_image.high, linear_image.low

@@ -156,6 +156,6 @@ def test_no_region_is_no_proof(monkeypatch: pytest.MonkeyPatch, tier: Tier) -> N
         return certify_local(judged, x, metric, 0.5, domain=lattice(), tier=tier, attack=False, decide=True)
 
     assert asked().decision[0] == "certified"
-    monkeypatch.setattr(Similarity, "regions", lambda self, x, wander=None: [])
+    monkeypatch.setattr(Similarity, "regions", lambda self, x, centre_box=None: [])
     lost = asked()
     assert lost.decision[0] != "certified" and lost.upper[0] >= 1

@@ -104,4 +104,4 @@ def test_a_forged_bound_is_rejected(people: pd.DataFrame, tmp_path: Path) -> Non
     known = bounds.chunk(local.x)
     assert (known.upper == 1).all() and not known.kept.any()
     assert not bounds.keeps(local.x, np.zeros(len(local.x))).any()
-    assert not bounds.certain(local.x, known, np.ones(len(local.x), dtype=bool)).any()
+    assert not bounds.proved_decisions(local.x, known, np.ones(len(local.x), dtype=bool)).any()

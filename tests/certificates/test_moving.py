@@ -23,7 +23,7 @@ from isonomy.similarity.ground import Ground, ground_metric
 from isonomy_verify.local import LocalBounds
 from isonomy_verify.reach import Reach
 from isonomy_verify.sets import Regions
-from isonomy_verify.similar import Similarity, Wander
+from isonomy_verify.similar import CentreBox, Similarity
 
 from .judge import SCHEMA, WIDTH, metrics, people
 from .neighbours import mlp, neighbours, possible, slope, worst_pair
@@ -343,8 +343,8 @@ def test_nothing_is_known_of_whoever_has_no_region(monkeypatch: pytest.MonkeyPat
     ground = ground_metric("l2", 3).form
     whole = Similarity.regions
 
-    def lost(self: Similarity, x: np.ndarray, wander: Wander | None = None) -> list[Regions]:
-        return [piece[piece.owner != 1] for piece in whole(self, x, wander)]
+    def lost(self: Similarity, x: np.ndarray, centre_box: CentreBox | None = None) -> list[Regions]:
+        return [piece[piece.owner != 1] for piece in whole(self, x, centre_box)]
 
     reach = Reach(preparations(network), head_of(network), problem.similarity.kernel, ground)
     local = LocalBounds(preparations(network), head_of(network), problem.similarity.kernel)
@@ -354,6 +354,6 @@ def test_nothing_is_known_of_whoever_has_no_region(monkeypatch: pytest.MonkeyPat
     known = local.chunk(x)
     assert np.isinf(known.upper).tolist() == [False, True] and not known.kept[1]
     monkeypatch.setattr(
-        Similarity, "regions", lambda self, x, wander=None: whole(self, x, wander) if wander is None else []
+        Similarity, "regions", lambda self, x, centre_box=None: whole(self, x, centre_box) if centre_box is None else []
     )
     assert np.isinf(reach.bound(x, [0.1])).all()

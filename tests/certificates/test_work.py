@@ -112,15 +112,15 @@ def test_few_regions_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
     similarity, most = whole.problem.similarity, [0]
     regions = similar.Similarity.regions
 
-    def counted(self: similar.Similarity, x: Any, wander: Any = None) -> list[Any]:
-        found = regions(self, x, wander)
+    def counted(self: similar.Similarity, x: Any, centre_box: Any = None) -> list[Any]:
+        found = regions(self, x, centre_box)
         most[0] = max(most[0], sum(map(len, found)))
         return found
 
     monkeypatch.setattr(similar.Similarity, "regions", counted)
     expected = similarity.regions(people.x)
     assert most[0] == 16 * len(people)
-    monkeypatch.setattr(similar, "HELD", 2 * 16 * people.x.shape[1])
+    monkeypatch.setattr(similar, "REGION_NUMBERS", 2 * 16 * people.x.shape[1])
     most[0] = 0
     few = certify_local(network, people, metric, **options)
     again = ask(24)

@@ -20,7 +20,17 @@ from isonomy.confidence import refuted_mean
 from isonomy_verify.behind import bound_behind
 from isonomy_verify.reweighting import Stability as KernelStability
 from isonomy_verify.reweighting import bounds, sample_of
-from isonomy_verify.sampling import FEW, LEVELS, binomial_up, refuted, risk_of, share_down, share_up, stakes, tails_up
+from isonomy_verify.sampling import (
+    FEW_DRAWS,
+    LEVELS,
+    binomial_up,
+    refuted,
+    risk_of,
+    share_down,
+    share_up,
+    stakes,
+    tails_up,
+)
 from isonomy_verify.text import BadInput
 
 quick = settings(max_examples=80, deadline=None)
@@ -83,7 +93,7 @@ def test_bets_are_the_average_over_levels(values: list[float], share: float, ris
 
 
 def test_values_of_many_are_rounded_up() -> None:
-    v = np.random.default_rng(0).beta(1, 9, 2 * FEW)
+    v = np.random.default_rng(0).beta(1, 9, 2 * FEW_DRAWS)
     exact = stats.norm.isf(0.05) * v.std() / math.sqrt(len(v))
     assert exact < refuted_mean(v, 1.0, 0.05) - v.mean() < 3 * exact
     for wrong in (

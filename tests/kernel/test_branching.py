@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
-from isonomy_verify.branching import Leaves
+from isonomy_verify.branching import Hints, Leaves
 from isonomy_verify.enclosure import Prepared
 from isonomy_verify.heads import Head
+from isonomy_verify.hints.ascent import improve
+from isonomy_verify.hints.splitting import Splitting
 from isonomy_verify.network import Node, normal_form
 from isonomy_verify.regions import Ball, BallBox
-from isonomy_verify.splitting import Splitting
 from isonomy_verify.tiers import Enclosure
 
 from .graphs import chain, draw
@@ -72,7 +73,7 @@ def test_every_member_keeps_to_the_bound_of_its_part(shared: bool, seed: int) ->
             for k, width in enumerate(leaves.widths):
                 for name in ("slope", "multiplier"):
                     leaves._kept[f"{name}{k}"][some] = hostile(rng, (len(some), width))[int(rng.integers(6))]
-        found = leaves.improve(some, np.full(len(some), -np.inf), int(rng.integers(0, 5)))
+        found = improve(leaves, some, np.full(len(some), -np.inf), int(rng.integers(0, 5)))
         row = np.array([int(rng.integers(len(some)))])
         layer, column, cut = found.layer[row], found.column[row], found.value[row]
         if rng.random() < 0.5 or layer[0] < 0:  # anywhere, best of all where somebody stands
@@ -85,7 +86,7 @@ def test_every_member_keeps_to_the_bound_of_its_part(shared: bool, seed: int) ->
         ends = int(layer[0]), int(column[0]), float(cut[0])
         paths[int(some[row[0]])], paths[int(fresh)] = [*old, (*ends, False)], [*old, (*ends, True)]
     rows = np.flatnonzero(leaves.open)
-    leaves.improve(rows, np.full(len(rows), -np.inf), 2)
+    improve(leaves, rows, np.full(len(rows), -np.inf), 2)
     with ctx.workprec(200):
         for v, values in zip(moves, exact, strict=True):
             held = [row for row in rows.tolist() if inside(paths[row], values, v)]
@@ -93,6 +94,31 @@ def test_every_member_keeps_to_the_bound_of_its_part(shared: bool, seed: int) ->
             for row in held:
                 assert not sign * values[-1][0] > arb(float(leaves.bound[row])), paths[row]
             assert not sign * values[-1][0] > arb(float(leaves.upper()[0]))
+
+
+@pytest.mark.filterwarnings("ignore:overflow")
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("kind", ["relu", "tanh", "hardswish"])
+def test_no_hint_makes_a_bound_false(kind: str, seed: int) -> None:
+    """Slopes, places, multipliers and splits of any size, infinite or no numbers: lines are the kernel's own."""
+    rng = np.random.default_rng(seed)
+    nodes = chain(rng, [2, *rng.integers(2, 5, 2).tolist(), 1], Activation(kind), gain=1.5)
+    x, sign, moves = rng.normal(size=(1, 2)), float(rng.choice([-1.0, 1.0])), members(rng, 2)
+    leaves = leaves_of(nodes, x, False, sign)
+    with ctx.workprec(200):
+        most = max((sign * run(nodes, x[0], v)[0] for v in moves), key=lambda value: float(value.mid()))
+
+    def drawn(calm: float) -> list[Array]:
+        """Mostly numbers of a usual size, some of them beyond what is allowed."""
+        usual = [rng.uniform(-2, 3, (1, width)) for width in leaves.widths]
+        wild = [hostile(rng, each.shape)[int(rng.integers(6))].astype(np.float64) for each in usual]
+        return usual if rng.random() < calm else wild
+
+    for _ in range(20):
+        multipliers = drawn(0.7) if rng.random() < 0.3 else None
+        split = hostile(rng, (1, 2))[int(rng.integers(6))].astype(np.float64)
+        leaves.derive(leaves.enclose(ONE), Hints(drawn(0.8), drawn(0.8), multipliers, split))
+    assert not most > arb(float(leaves.upper()[0]))
 
 
 @settings(max_examples=25, deadline=None)
@@ -105,7 +131,7 @@ def test_graphs_that_branch_are_searched_to_the_end(seed: int) -> None:
     leaves = leaves_of(nodes, x, False, sign)
     for _ in range(6):
         rows = np.flatnonzero(leaves.open)
-        found = leaves.improve(rows, np.full(len(rows), -np.inf))
+        found = improve(leaves, rows, np.full(len(rows), -np.inf))
         some = found.layer >= 0
         leaves.close(rows[~some])
         leaves.split(rows[some], found.layer[some], found.column[some], found.value[some])
@@ -127,7 +153,7 @@ def test_parts_come_closer_and_end_at_the_truth() -> None:
     first = math.inf
     for _ in range(4):
         rows = np.flatnonzero(leaves.open)
-        found = leaves.improve(rows, np.full(len(rows), -1e-9))
+        found = improve(leaves, rows, np.full(len(rows), -1e-9))
         first = min(first, float(leaves.upper()[0]))
         some = (found.layer >= 0) & (leaves.bound[rows] > 1e-9)
         leaves.close(rows[~some])
@@ -142,7 +168,7 @@ def test_a_part_that_holds_nobody_is_bounded_by_nothing() -> None:
     low, high = leaves.ranges(1, ONE)
     (fresh,) = leaves.split(ONE, np.array([1]), np.array([0]), high[:, 0] + 1.0)
     assert leaves.bound[0] == leaves.bound[fresh]
-    leaves.improve(np.array([0, fresh]), np.full(2, -np.inf))
+    improve(leaves, np.array([0, fresh]), np.full(2, -np.inf))
     assert math.isfinite(leaves.bound[0])
     # A cut beyond a range that was proved: the upper half keeps a range of one point, which is sound for nobody.
     assert leaves.ranges(1, np.array([fresh]))[0][0, 0] >= low[0, 0]

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from isonomy_verify import local as local_module
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array, stepped_up
-from isonomy_verify.combinations import Images, Product, product_of
-from isonomy_verify.combined import Gaps, is_shared
+from isonomy_verify.combinations import Gaps, Images, Product, is_shared, product_of
 from isonomy_verify.domain import Domain
 from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
@@ -284,10 +283,12 @@ def test_regions_are_those_that_are_listed(seed: int, immutable: bool, wanders: 
     where, asked = domain(immutable), form(0.2)
     asked = replace(asked, free=asked.free & (rng.random(M) < 0.8))
     alike, x = Similarity(asked, 1.0, where), people(rng, 4, where)
-    wander = (np.where(where.numeric, -0.1, 0.0)[None], np.where(where.numeric, 0.2, 0.0)[None]) if wanders else None
-    product = product_of(alike, x, wander)
+    centre_box = (
+        (np.where(where.numeric, -0.1, 0.0)[None], np.where(where.numeric, 0.2, 0.0)[None]) if wanders else None
+    )
+    product = product_of(alike, x, centre_box)
     assert product is not None
-    (listed,) = alike.regions(x, wander)
+    (listed,) = alike.regions(x, centre_box)
     mine = product.regions(*np.nonzero(product.allowed))
 
     def rows(regions: Regions) -> list[tuple[float, ...]]:

@@ -328,9 +328,9 @@ def test_limits_clip_the_sum_and_not_its_parts() -> None:
     ball = BallBox(-wide, wide, np.eye(2), 2.0, np.array([5.0]))
     pinned = np.array([[0.0, 9.0]] * 2)
     sets = Sum(similar, ball, BallBox(-pinned, pinned))
-    landing = sets.landing(np.eye(2), np.eye(2))
-    assert sets.support(np.array([[0.0, 1.0]]) @ landing.matrix, np.zeros(1, dtype=np.int64))[0] >= 7.0
-    assert (landing.high[:, 0] <= 1e-12).all() and (landing.high[:, 1] >= 7.0).all()
+    linear_image = sets.linear_image(np.eye(2), np.eye(2))
+    assert sets.support(np.array([[0.0, 1.0]]) @ linear_image.matrix, np.zeros(1, dtype=np.int64))[0] >= 7.0
+    assert (linear_image.high[:, 0] <= 1e-12).all() and (linear_image.high[:, 1] >= 7.0).all()
     assert (sets.extent[:, 0] == 0).all()
 
 
@@ -340,12 +340,14 @@ def test_a_sum_reaches_as_far_as_its_parts(order: float) -> None:
     roots = [rng.normal(size=(3, 3)) + 2 * np.eye(3) for _ in range(2)]
     one, other = Ball(roots[0], order, 0.3), Ball(roots[1], 2.0, 0.7)
     sets, weight = Sum(one, other), rng.normal(size=(5, 3))
-    landing = sets.landing(weight, np.abs(weight))
+    linear_image = sets.linear_image(weight, np.abs(weight))
     for _ in range(50):
         v = members(rng, roots[0], order, 0.3, 1)[0] + members(rng, roots[1], 2.0, 0.7, 1)[0]
         c = rng.normal(size=(1, 5))
-        assert (c @ weight @ v)[0] <= sets.support(c @ landing.matrix, slice(None))[0] + (np.abs(c) @ landing.loss)[0]
-        assert (landing.low[0] <= weight @ v).all() and (weight @ v <= landing.high[0]).all()
+        assert (c @ weight @ v)[0] <= sets.support(c @ linear_image.matrix, slice(None))[0] + (
+            np.abs(c) @ linear_image.loss
+        )[0]
+        assert (linear_image.low[0] <= weight @ v).all() and (weight @ v <= linear_image.high[0]).all()
     nodes = chain(rng, [3, 8, 1])
     x = rng.normal(size=(2, 3))
     found = enclose(Prepared(normal_form(nodes), sets), x)
@@ -448,23 +450,21 @@ def test_a_gap_of_which_nothing_is_known() -> None:
 
 
 def test_spectral_norms_of_wide_matrices() -> None:
-    """More entries than float32 may round one after the other."""
     v = np.random.default_rng(5).normal(size=2100)
-    gram = np.outer(v, v)[None].astype(np.float32)
+    gram = np.outer(v, v)[None]
     found, true = float(joint.largest_up(gram)[0]), float(v @ v)
-    assert true * (1 - 1e-6) <= found <= true * 1.05
+    assert true <= found <= true * 1.05
 
 
-@pytest.mark.parametrize("single", [True, False])
 @pytest.mark.parametrize("scale", [1e-17, 1e-12, 1.0, 1e9])
-def test_the_largest_eigenvalue_is_not_underestimated(scale: float, single: bool) -> None:
+def test_the_largest_eigenvalue_is_not_underestimated(scale: float) -> None:
     rng = np.random.default_rng(8)
     for size in (1, 2, 9, 24):
         factor = rng.normal(size=(5, rng.integers(1, 30), size)) * scale
-        gram = (factor.transpose(0, 2, 1) @ factor).astype(np.float32 if single else np.float64)
-        truth, found = np.linalg.eigvalsh(gram.astype(np.float64))[:, -1], joint.largest_up(gram)
+        gram = factor.transpose(0, 2, 1) @ factor
+        truth, found = np.linalg.eigvalsh(gram)[:, -1], joint.largest_up(gram)
         assert (found >= truth).all()
-        assert (found <= truth * size ** (0.5**joint.SQUARES) * (1.001 if single else 1 + 1e-9)).all()
+        assert (found <= truth * size ** (0.5**joint.SQUARES) * (1 + 1e-9)).all()
 
 
 def test_what_is_no_number_has_no_largest_eigenvalue() -> None:

@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 from isonomy_verify.arithmetic import Array, dual_order
 from isonomy_verify.enclosure import Prepared
 from isonomy_verify.network import Node, normal_form
-from isonomy_verify.regions import Ball, BallBox, Landing, Region
+from isonomy_verify.regions import Ball, BallBox, LinearImage, Region
 from isonomy_verify.tiers import Tier, enclose
 
 from .truth import exact, norm_at_most, norm_exceeds, solved
@@ -27,11 +27,11 @@ def dot(a: Any, b: Any) -> Fraction:
     return sum((x * y for x, y in zip(a, b, strict=True)), Fraction(0))
 
 
-def claims_of(region: Region, landing: Landing, c: Array) -> Array:
+def claims_of(region: Region, linear_image: LinearImage, c: Array) -> Array:
     """What a landing says of ``c·(W v)`` for coefficients (p, width), for row 0."""
     with np.errstate(all="ignore"):
-        reach = region.support(c @ landing.matrix, np.zeros(len(c), dtype=np.int64))
-        return np.asarray(reach + np.abs(c) @ landing.loss)
+        reach = region.support(c @ linear_image.matrix, np.zeros(len(c), dtype=np.int64))
+        return np.asarray(reach + np.abs(c) @ linear_image.loss)
 
 
 # -- balls --------------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def test_a_ball_reaches_as_far_as_it_says(order: float, seed: int) -> None:
         radius = float(rng.choice([0.0, 1e-12, 0.3, 1e3]))
         ball = Ball(root, order, radius)
         weight = rng.normal(size=(3, m)) * 10.0 ** rng.integers(-8, 8, (3, m))
-        landing = ball.landing(weight, np.abs(weight))
+        linear_image = ball.linear_image(weight, np.abs(weight))
         for i, row in enumerate(np.eye(m)):
             self_reach = solved(root.T, exact(row))
             assert self_reach is not None
@@ -67,14 +67,14 @@ def test_a_ball_reaches_as_far_as_it_says(order: float, seed: int) -> None:
         for i, row in enumerate(weight):
             turned = solved(root.T, exact(row))
             assert turned is not None
-            for claim in (landing.high[0, i], -landing.low[0, i]):
+            for claim in (linear_image.high[0, i], -linear_image.low[0, i]):
                 assert not norm_exceeds(float(claim), turned, dual_order(order), Fraction(radius))
                 if radius > 1e-9 and np.linalg.cond(root) < 1e3:
                     assert norm_exceeds(float(claim), turned, dual_order(order), Fraction(radius * (1 + 1e-9)))
         c = rng.normal(size=(6, 3))
         # |c| loss stands outside of the support; what c G loses to its own rounding is weighed with reach.
-        room = np.abs(c) @ landing.reach * 1e-14
-        for coefficients, claim in zip(exact(c), claims_of(ball, landing, c) + room, strict=True):
+        room = np.abs(c) @ linear_image.reach * 1e-14
+        for coefficients, claim in zip(exact(c), claims_of(ball, linear_image, c) + room, strict=True):
             turned = solved(root.T, coefficients @ exact(weight))
             assert turned is not None
             assert not norm_exceeds(float(claim), turned, dual_order(order), Fraction(radius))
@@ -124,14 +124,14 @@ def test_a_ball_with_a_hostile_inverse_says_less_or_is_refused(order: float, see
             except ValueError:
                 continue
             accepted += 1
-            landing = ball.landing(weight, np.abs(weight))
-            assert (landing.loss >= 0).all()
+            linear_image = ball.linear_image(weight, np.abs(weight))
+            assert (linear_image.loss >= 0).all()
         for i, row in enumerate(weight):
             turned = solved(root.T, exact(row))
             assert turned is not None
-            assert not norm_exceeds(float(landing.high[0, i]), turned, dual_order(order), Fraction(0.7))
-            assert not norm_exceeds(float(-landing.low[0, i]), turned, dual_order(order), Fraction(0.7))
-            claim = claims_of(ball, landing, np.eye(2)[i : i + 1])[0] + landing.reach[i] * 1e-14
+            assert not norm_exceeds(float(linear_image.high[0, i]), turned, dual_order(order), Fraction(0.7))
+            assert not norm_exceeds(float(-linear_image.low[0, i]), turned, dual_order(order), Fraction(0.7))
+            claim = claims_of(ball, linear_image, np.eye(2)[i : i + 1])[0] + linear_image.reach[i] * 1e-14
             assert not norm_exceeds(float(claim), turned, dual_order(order), Fraction(0.7))
     assert accepted >= 2
     for bad in (math.nan, math.inf):
@@ -163,13 +163,13 @@ def test_what_nothing_bounds_may_not_be_read() -> None:
     free = Ball(root, 2.0, 1.0)
     assert free.extent[0, 1] == math.inf and math.isfinite(free.extent[0, 0])
     with pytest.raises(ValueError, match="coordinate 1"):
-        free.landing(np.array([[1.0, 1e-300]]), np.array([[1.0, 1e-300]]))
+        free.linear_image(np.array([[1.0, 1e-300]]), np.array([[1.0, 1e-300]]))
     with pytest.raises(ValueError, match="coordinate 1"):  # cancelled to 0, but only as far as is known
-        free.landing(np.array([[1.0, 0.0]]), np.array([[1.0, 1e-300]]))
-    free.landing(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0]]))
+        free.linear_image(np.array([[1.0, 0.0]]), np.array([[1.0, 1e-300]]))
+    free.linear_image(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0]]))
     still = Ball(root, 2.0, 1.0, still=np.array([False, True]))
     assert still.extent[0, 1] == 0.0
-    high = still.landing(np.array([[1.0, 5.0]]), np.array([[1.0, 5.0]])).high
+    high = still.linear_image(np.array([[1.0, 5.0]]), np.array([[1.0, 5.0]])).high
     assert 1.0 <= high[0, 0] <= 1 + 1e-12
 
 
@@ -265,16 +265,18 @@ def test_no_member_exceeds_the_support(order: float, seed: int) -> None:
         t = np.tile(w[region.columns], (region.rows, 1))
         claims = region.support(t, np.arange(region.rows))
         assert np.array_equal(region.support(t, EVERYBODY), claims)
-        landing = region.landing(w[None], np.abs(w[None]))
+        linear_image = region.linear_image(w[None], np.abs(w[None]))
         for row in range(region.rows):
             for v in members(region, row, w, rng):
                 value = dot(exact(w), v)
                 assert value <= Fraction(float(claims[row]))
                 # Ranges of W v leave the rounding of the support's own weights to the layer's noise: none here.
-                assert value <= Fraction(float(landing.high[row, 0])) and value >= Fraction(float(landing.low[row, 0]))
-                assert abs(value) <= Fraction(float(landing.reach[row, 0]))
+                assert value <= Fraction(float(linear_image.high[row, 0])) and value >= Fraction(
+                    float(linear_image.low[row, 0])
+                )
+                assert abs(value) <= Fraction(float(linear_image.reach[row, 0]))
             for v in members(region, row, -w, rng):
-                assert dot(exact(w), v) >= Fraction(float(landing.low[row, 0]))
+                assert dot(exact(w), v) >= Fraction(float(linear_image.low[row, 0]))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -361,9 +363,9 @@ def test_only_an_exact_0_meets_no_bounds() -> None:
         for w in ([[1.0, 0.0]], [[0.3, 0.1]]):
             claim = ball.support(np.array(w), EVERYBODY)[0]
             assert claim >= w[0][0] * 2 - w[0][1]  # v = (2, -1)
-        landing = ball.landing(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
-    assert math.isfinite(landing.reach[0, 0]) and landing.reach[0, 1] == math.inf
-    assert math.isfinite(landing.high[0, 0])
+        linear_image = ball.linear_image(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
+    assert math.isfinite(linear_image.reach[0, 0]) and linear_image.reach[0, 1] == math.inf
+    assert math.isfinite(linear_image.high[0, 0])
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -475,9 +477,9 @@ def test_ranges_of_many_sets_are_those_of_each() -> None:
     rows, weight = 600, rng.normal(size=(2048, 2))
     low, high = -rng.random((rows, 2)), rng.random((rows, 2))
     sets = BallBox(low, high, np.eye(2), 2.0, np.full(rows, 0.5), np.zeros((rows, 2)))
-    found = sets.landing(weight, np.abs(weight))
+    found = sets.linear_image(weight, np.abs(weight))
     for row in (0, rows - 1):
-        alone = sets[row : row + 1].landing(weight, np.abs(weight))
+        alone = sets[row : row + 1].linear_image(weight, np.abs(weight))
         assert np.allclose(found.low[row], alone.low[0], rtol=1e-12) and np.allclose(found.high[row], alone.high[0])
 
 
@@ -527,7 +529,7 @@ def test_shares_within_a_ball(order: float, seed: int) -> None:
     radius = np.linalg.norm(offset, order, axis=1) * 1.01 + rng.random(2)  # so that nobody moving is a member
     region = BallBox(low, high, root, order, radius, offset, blocks=blocks, shares=shares)
     weight = rng.normal(size=(4, m))
-    landing = region.landing(weight, np.abs(weight))
+    linear_image = region.linear_image(weight, np.abs(weight))
     for row, line in itertools.product(range(2), (*weight, *-weight)):
         split = rng.normal(size=(2, len(root))) * float(rng.choice([0.0, 0.1, 1.0]))
         claims = [region.support(np.tile(line[region.columns], (2, 1)), EVERYBODY, s)[row] for s in (None, split)]
@@ -535,7 +537,7 @@ def test_shares_within_a_ball(order: float, seed: int) -> None:
             assert all(dot(exact(line), v) <= Fraction(float(claim)) for claim in claims)
             for i, other in enumerate(weight):
                 value = dot(exact(other), v)
-                assert Fraction(float(landing.low[row, i])) <= value <= Fraction(float(landing.high[row, i]))
+                assert Fraction(float(linear_image.low[row, i])) <= value <= Fraction(float(linear_image.high[row, i]))
 
 
 def _members_with_shares(region: BallBox, row: int, w: Array) -> list[Any]:

@@ -68,7 +68,7 @@ def test_extremes_are_those_of_all_similar_people(seed: int, kind: str, outputs:
     head = Head("softmax", 3) if outputs[0] == 3 else Head("sigmoid", 1)
     bounds = TreeBounds(trees, head, Similarity(form, delta, domain))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tree_bounds, "CELLS", cells)  # branch and bound from here on
+        patch.setattr(tree_bounds, "GRID_CELLS", cells)  # branch and bound from here on
         extremes = bounds.extremes(x)
     witnesses = bounds.people(x, extremes)
     assert domain.contains(witnesses.reshape(-1, domain.width)).all()
@@ -106,7 +106,7 @@ def test_violations_and_decisions(seed: int, several: bool) -> None:
     head = Head("softmax", 3) if several else Head("sigmoid", 1, 0.4)
     bounds = TreeBounds(trees, head, Similarity(form, delta, domain))
     known = bounds.chunk(x)
-    certain = bounds.certain(x, known, np.ones(len(x), dtype=bool))
+    certain = bounds.proved_decisions(x, known, np.ones(len(x), dtype=bool))
     for i, person in enumerate(x):
         z = outputs_of(
             trees, domain, np.concatenate([person[None], similar_people(form, delta, domain, trees, person)])

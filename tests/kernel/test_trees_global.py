@@ -29,7 +29,7 @@ def test_the_gap_is_that_of_all_pairs(seed: int, parts: int, small: int) -> None
     protected = [k for k, axis in enumerate(cells.axes) if axis.start in starts]
     with pytest.MonkeyPatch.context() as patch:
         for module in (search, tree_global):
-            patch.setattr(module, "SMALL", small)
+            patch.setattr(module, "SMALL_GRID", small)
         result = search.find_gap(cells, protected, 0, parts if parts < 30 else 10_000)
         assert bound(result.gap, result.hint) == result.upper
     people = everybody(domain)
@@ -64,7 +64,7 @@ def example() -> search.TreeGap:
     cells = Cells(trees_of(rng, domain, 60, 5), domain, Head("regression", 1))
     protected = [k for k, axis in enumerate(cells.axes) if domain.names[axis.start] in ("flag", "block4=0")]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "SMALL", 1)
+        patch.setattr(search, "SMALL_GRID", 1)
         return search.find_gap(cells, protected, 0, 6)
 
 

@@ -72,13 +72,13 @@ def test_everybody_in_reach(seed: int, order: float, missing: bool, small: bool)
         violation[i] = np.abs(share[alike] - share[i]).max()
         turned[i] = ((share[alike] > 0.5) != (share[i] > 0.5)).any()
     reach = bounds.reach(ground)
-    cells = tree_reach.CELLS
+    cells = tree_reach.REACH_CELLS
     try:
-        tree_reach.CELLS = 4 if small else cells
+        tree_reach.REACH_CELLS = 4 if small else cells
         bound = reach.bound(x, radii)[0]
         stands = np.array([bool(reach.stands(x, radius)[0]) for radius in radii])
     finally:
-        tree_reach.CELLS = cells
+        tree_reach.REACH_CELLS = cells
     truth = np.array([violation[cost <= r].max(initial=0.0) for r in radii])
     flips = np.array([turned[cost <= r].any() for r in radii])
     assert (bound >= truth - 1e-12).all() and not (stands & flips).any()

@@ -59,8 +59,8 @@ def derived(who: similar.Similarity, x: np.ndarray, wide: np.ndarray) -> list[An
         smaller = who.resized(who.delta / 3)
         parts = [smaller.parts(x, regions) for regions in every]
         narrow = [filled(regions, who.domain) for regions in every]
-        wander = who.regions(x, (-wide, wide))
-        return [bits(each) for each in (*every, *smaller.regions(x), *parts, *narrow, *wander)]
+        centre_box = who.regions(x, (-wide, wide))
+        return [bits(each) for each in (*every, *smaller.regions(x), *parts, *narrow, *centre_box)]
     except ValueError as error:
         return [str(error)]
 

@@ -31,7 +31,7 @@ from isonomy_verify.claims import Profiles
 from isonomy_verify.definitions import domain_of
 from isonomy_verify.layout import BEHIND, CLAIM, PARTS, PREDICATE, SHIFTS
 from isonomy_verify.similar import Similarity
-from isonomy_verify.text import MOST, listed, quoted
+from isonomy_verify.text import QUOTED_LENGTH, listed, quoted
 
 from . import honest
 from .conftest import SMALL, Forger, drawing, refused, statuses
@@ -492,7 +492,7 @@ def test_older_formats_are_refused_in_one_sentence(forger: Forger) -> None:
 @given(st.text(max_size=200))
 def test_quoted_text_is_one_word_between_marks(text: str) -> None:
     shown = quoted(text)
-    assert shown.isprintable() and shown[0] == shown[-1] == '"' and len(shown) <= MOST + 2
+    assert shown.isprintable() and shown[0] == shown[-1] == '"' and len(shown) <= QUOTED_LENGTH + 2
     assert not re.search(r'(?<!\\)(?:\\\\)*"', shown[1:-1])
 
 

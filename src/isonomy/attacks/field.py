@@ -19,6 +19,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy_verify.activations import Activation, sigmoid
 from isonomy_verify.enclosure import Prepared
 from isonomy_verify.heads import Head
+from isonomy_verify.hints.ascent import weights_of
 
 Floats = NDArray[Any]
 """float32 or float64: nothing here proves anything."""
@@ -35,7 +36,7 @@ class Field:
     def __init__(self, prepared: Prepared, head: Head, single: bool = False) -> None:
         self.network, self.head, self.dtype = prepared.network, head, np.float32 if single else np.float64
         self.weights: list[list[tuple[Floats, Floats]]] = (
-            prepared.single
+            weights_of(prepared)
             if single
             else [
                 [(block.weight, transposed) for block, transposed in zip(layer.blocks, layer.transposed, strict=True)]

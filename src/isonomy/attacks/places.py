@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.similarity.regions import Regions, Similarity
 from isonomy_verify.arithmetic import U
+from isonomy_verify.hints.splitting import into_ball
 from isonomy_verify.sets import ConvexSets
-from isonomy_verify.splitting import into_ball
 
 FAR = 1e6
 """How far a search goes where nothing limits it."""

@@ -379,12 +379,12 @@ class _Search:
     def _linear_moves(self, target: int) -> list[tuple[float, FloatArray, FloatArray]]:
         """Return, up and down, the maximizers of a score's linearization, from bounds or from its gradient at the
         anchors, and the scores that it promises."""
-        pull = self.known.pull
-        if pull is not None and not self.sets.clipped and self.field.targets == 1:
+        direction = self.known.direction
+        if direction is not None and not self.sets.clipped and self.field.targets == 1:
             # All share one ball, which is symmetric.
-            pull = pull[self.owner].astype(np.float64)
-            score, moves = self.judge.scores[self.owner, 0], ball_maximizer(self.sets, pull)
-            gain = self.sets.radius * np.linalg.norm(pull, dual_order(self.sets.order), axis=1)
+            direction = direction[self.owner].astype(np.float64)
+            score, moves = self.judge.scores[self.owner, 0], ball_maximizer(self.sets, direction)
+            gain = self.sets.radius * np.linalg.norm(direction, dual_order(self.sets.order), axis=1)
             return [(1.0, moves, score + gain), (-1.0, -moves, score - gain)]
         score, gradient = self._gradient(self._from_anchors(target))
         both = ((sign, linear_maximizer(self.sets, sign * gradient)) for sign in (1.0, -1.0))

@@ -52,7 +52,7 @@ def individual_claims(tier: Tier, local: LocalCertificate, output_range: tuple[f
         failed = np.flatnonzero((decision[some] == CERTIFIED) & ~stands)
         if len(failed):
             known = bounds.chunk(x[failed])
-            stands[failed] = bounds.certain(x[failed], known, np.ones(len(failed), dtype=bool), PARTS // 2)
+            stands[failed] = bounds.proved_decisions(x[failed], known, np.ones(len(failed), dtype=bool), PARTS // 2)
         decision[some[(decision[some] > 0) & ~flips & ~stands]] = DECISIONS.index("undecided")
     return {"claimed_lower": lower, "claimed_decision": decision}
 

@@ -73,7 +73,7 @@ def _extremes(problem: Problem, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     eye = np.eye(x.shape[1])
     for regions in problem.similarity.each(x):
         for piece in regions.pieces(ROWS):
-            start, moves = piece.centre - x[piece.owner], region_of(piece.sets).landing(eye, eye)
+            start, moves = piece.centre - x[piece.owner], region_of(piece.sets).linear_image(eye, eye)
             np.maximum.at(high, piece.owner, start + moves.high)
             np.minimum.at(low, piece.owner, start + moves.low)
     return low, high

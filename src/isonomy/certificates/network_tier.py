@@ -39,7 +39,7 @@ from isonomy_verify.local import Known, LocalBounds
 from isonomy_verify.network import Network as Layers
 from isonomy_verify.reach import Reach
 from isonomy_verify.sets import ConvexSets
-from isonomy_verify.similar import Wander
+from isonomy_verify.similar import CentreBox
 
 IntArray = NDArray[np.int64]
 
@@ -208,14 +208,14 @@ def _surroundings(problem: Problem, field: Field, x: FloatArray, ball: Similarit
     return person
 
 
-def _first_choices(similarity: Similarity, base: FloatArray, wander: Wander) -> list[Regions]:
+def _first_choices(similarity: Similarity, base: FloatArray, centre_box: CentreBox) -> list[Regions]:
     """Return one region of differences for each of the rows: the first choice of categories for the counterpart, since
     the attack that follows tries all."""
-    product = product_of(similarity.kernel, base, wander)
+    product = product_of(similarity.kernel, base, centre_box)
     if product is not None:
         rows = np.flatnonzero(~product.empty)
         return [product.regions(rows, product.allowed[rows].argmax(1))]
-    return [each[np.unique(each.owner, return_index=True)[1]] for each in similarity.regions(base, wander)]
+    return [each[np.unique(each.owner, return_index=True)[1]] for each in similarity.regions(base, centre_box)]
 
 
 def _places(problem: Problem, field: Field, batches: Iterable[Regions]) -> Iterator[tuple[Regions, FloatArray]]:

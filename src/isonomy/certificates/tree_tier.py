@@ -25,7 +25,7 @@ from isonomy.similarity.regions import Similarity, refused
 from isonomy.trees.model import TreeModel
 from isonomy_verify.heads import Head
 from isonomy_verify.models import Known
-from isonomy_verify.tree_bounds import PARTS, TreeBounds, margin_errors
+from isonomy_verify.tree_bounds import TREE_PARTS, TreeBounds, margin_errors
 from isonomy_verify.tree_reach import TreeReach
 
 DECIMALS = 6
@@ -152,7 +152,7 @@ class TreeTier(Tier):
             _merge(finds, rows, self._attained(more, some))
 
     def _with_parts(self, nodes: float | None) -> TreeBounds:
-        parts = MORE * PARTS if nodes is None else max(1, int(min(nodes, 2**40)))
+        parts = MORE * TREE_PARTS if nodes is None else max(1, int(min(nodes, 2**40)))
         return TreeBounds(
             self.model.trees, self.head, self.kernel.similarity, self.kernel.error, self.kernel.size, parts
         )

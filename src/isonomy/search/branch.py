@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import Judge, as_individuals, find_anchors, project_to_region
 from isonomy.given import FINITE, number, whole
-from isonomy.search.leaves import bound_by_linear_program
+from isonomy.search.leaves import bound_by_linear_program, count_bending
 from isonomy.similarity.regions import Regions
 from isonomy_verify.branching import Leaves
 from isonomy_verify.cutting import SMALLEST, Cut, cut_box
+from isonomy_verify.hints.ascent import improve
 
 BATCH = 512
 """Parts that are bounded together."""
@@ -113,7 +114,7 @@ class Trees:
         """Bound parts, submit candidates in them, and cut those that are still above their target."""
         leaves = self.leaves
         roots = leaves.root[rows]
-        best = leaves.improve(rows, target()[roots])
+        best = improve(leaves, rows, target()[roots])
         above = leaves.bound[rows] > target()[roots]
         self._submit_candidates(roots[above], best.moves[above])
         above = leaves.bound[rows] > target()[roots]
@@ -152,7 +153,7 @@ class Trees:
         moving = int(((high - low > SMALLEST) & (self.influence > 0)).sum())
         if self.leaves.curved:
             return moving <= CURVED
-        return moving <= FEW and self.leaves.bending(row) > 4 * moving
+        return moving <= FEW and count_bending(self.leaves, row) > 4 * moving
 
     def _box_cut(self, row: int, whole_only: bool) -> Cut | None:
         if self.leaves.region is None:

@@ -11,36 +11,96 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog, minimize
 
 from isonomy.arithmetic import FloatArray
-from isonomy_verify.branching import Forms, Leaves
-from isonomy_verify.regions import Ball, BallBox
+from isonomy_verify.branching import Hints, Leaves
+from isonomy_verify.enclosure import Run, moves
+from isonomy_verify.regions import Ball, BallBox, Region
 
 TANGENTS = 40
 """The most tangents added to a ball of order 2."""
 
 
+class Cut(NamedTuple):
+    """A neuron that was cut: its pre-activation ``form · u + constant`` lies between ``low`` and ``high``."""
+
+    layer: int
+    column: int
+    form: FloatArray
+    constant: float
+    low: float
+    high: float
+
+
+class Forms(NamedTuple):
+    """A leaf as a linear problem: maximise ``goal · u`` over the region, in its own coordinates, within the cuts."""
+
+    goal: FloatArray
+    cuts: list[Cut]
+    region: Region
+
+
+@np.errstate(all="ignore")
 def bound_by_linear_program(leaves: Leaves, row: int) -> FloatArray | None:
     """Bound one leaf with the multipliers of a linear program; return the move (m,) of its solution, if any."""
-    forms = leaves.forms(row)
+    parts = leaves.enclose(np.array([row]))
+    forms = _forms(leaves, parts.run, row)
     program = _Program.of(forms)
     try:
-        with np.errstate(all="ignore"):
-            round_ = isinstance(forms.region, Ball) and forms.region.order == 2
-            solution = program.dual(forms.goal) if round_ else program.solve(forms.goal)
+        round_ = isinstance(forms.region, Ball) and forms.region.order == 2
+        solution = program.dual(forms.goal) if round_ else program.solve(forms.goal)
     except (ValueError, OverflowError, np.linalg.LinAlgError):  # coefficients that overflow make no program
         return None
     count = len(forms.cuts)
-    multipliers = [
-        (cut.layer, cut.column, float(low - high))  # p (z − low) ≥ 0, and q (high − z) ≥ 0
-        for cut, high, low in zip(forms.cuts, solution.prices[:count], solution.prices[count:], strict=True)
-    ]
-    leaves.hinted(row, multipliers, solution.split[None] if isinstance(forms.region, BallBox) else None)
-    return None if solution.point is None else leaves.moves(row, solution.point)
+    multipliers = [np.zeros((1, width)) for width in leaves.widths]
+    for cut, high, low in zip(forms.cuts, solution.prices[:count], solution.prices[count:], strict=True):
+        multipliers[cut.layer][0, cut.column] = float(low - high)  # p (z − low) ≥ 0, and q (high − z) ≥ 0
+    slopes, _, _ = leaves.hints(parts.rows)
+    for split in (None, solution.split[None] if isinstance(forms.region, BallBox) else None):
+        leaves.derive(parts, Hints(slopes, [None] * len(slopes), multipliers, split))
+    if solution.point is None:
+        return None
+    return np.asarray(moves(forms.region, solution.point[None], leaves.x.shape[1])[0])
+
+
+def count_bending(leaves: Leaves, row: int) -> int:
+    """Return the number of activations that are not straight over a leaf."""
+    count = 0
+    for k, layer in enumerate(leaves.prepared.network.layers[:-1]):
+        if layer.activation is not None:
+            count += int(layer.activation.bends(*leaves.ranges(k, np.array([row]))).sum())
+    return count
+
+
+def _forms(leaves: Leaves, run: Run, row: int) -> Forms:
+    """Return pre-activations and goal of a leaf as linear functions of the region's coordinates."""
+    rows = np.array([row])
+    root = leaves.root[rows]
+    matrices: list[FloatArray] = []
+    constants: list[FloatArray] = []
+    for k, layer in enumerate(run.layers):
+        image = run.linear_images[k]
+        matrix = np.zeros((layer.width, run.columns)) if image is None else image.matrix
+        constant = np.array(run.start[k][0])
+        for block in layer.blocks:
+            if block.source:
+                lines = run.lines[block.source - 1]
+                matrix = matrix + (block.weight * lines.slope[0]) @ matrices[block.source - 1]
+                middle = lines.slope[0] * constants[block.source - 1] + (lines.above[0] + lines.below[0]) / 2
+                constant = constant + block.weight @ middle
+        matrices.append(matrix)
+        constants.append(constant)
+    _, _, cut = leaves.hints(rows)
+    cuts = [
+        Cut(k, int(j), matrices[k][j], float(constants[k][j]), *(float(end[0, j]) for end in leaves.ranges(k, rows)))
+        for k in range(len(leaves.widths)) for j in np.flatnonzero(cut[k][0])
+    ]  # fmt: skip
+    goal = float(leaves.sign[root[0]]) * matrices[-1][leaves.output[root[0]]]
+    return Forms(goal, cuts, run.region)
 
 
 @dataclass(frozen=True)

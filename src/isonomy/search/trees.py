@@ -8,7 +8,7 @@ import numpy as np
 
 from isonomy.population.domain import FloatArray
 from isonomy_verify.tree_cells import Cells
-from isonomy_verify.tree_global import SMALL, SWEEPS, Gap, Hint, bound, gap_of
+from isonomy_verify.tree_global import SMALL_GRID, SWEEPS, Gap, Hint, bound, gap_of
 from isonomy_verify.tree_search import everything, largest
 
 ROOT = 60
@@ -39,7 +39,7 @@ def find_gap(cells: Cells, protected: list[int], margin: int = 0, parts: int = P
     nothing = np.zeros((0, 4), dtype=np.int64)
     if not len(gap.fields.value):
         return TreeGap(gap, 0, 0, 0, Hint(nothing, {}, (0, 0)), None)
-    result = largest(gap.fields, gap.low, gap.high, everything, SMALL, parts, (ROOT, SWEEPS))
+    result = largest(gap.fields, gap.low, gap.high, everything, SMALL_GRID, parts, (ROOT, SWEEPS))
     cuts = np.array(result.cuts, dtype=np.int64).reshape(-1, 4)
     hint = Hint(cuts, result.root.known, (result.aim, result.lower))
     return TreeGap(gap, result.lower, bound(gap, hint), result.parts, hint, _pair(cells, gap, result.first))

@@ -14,7 +14,7 @@ from isonomy.similarity.metric import Metric, checked_delta
 from isonomy_verify import branches, similar
 from isonomy_verify.combinations import Product, product_of
 from isonomy_verify.sets import Regions
-from isonomy_verify.similar import MAX_BRANCHES, SAMPLE, Wander
+from isonomy_verify.similar import MAX_BRANCHES, SAMPLE, CentreBox
 
 __all__ = ["MAX_BRANCHES", "Regions", "Similarity", "cached_similarity", "refused"]
 
@@ -41,25 +41,25 @@ class Similarity:
         """Return the largest distance of similar people."""
         return self.kernel.delta
 
-    def regions(self, x: FloatArray, wander: Wander | None = None) -> list[Regions]:
+    def regions(self, x: FloatArray, centre_box: CentreBox | None = None) -> list[Regions]:
         """Return the pieces of the similar sets of the rows of ``x`` (n, m)."""
         with refused():
-            return self.kernel.regions(x, wander)
+            return self.kernel.regions(x, centre_box)
 
     def each(self, x: FloatArray) -> Iterator[Regions]:
         """Yield the pieces of some rows of ``x`` at a time, so that few are held in memory."""
         with refused():
             yield from self.kernel.each(x)
 
-    def at_once(self, x: FloatArray, wander: Wander | None = None) -> int:
+    def at_once(self, x: FloatArray, centre_box: CentreBox | None = None) -> int:
         """Return the number of rows of ``x`` whose regions may be held in memory together."""
         with refused():
-            return self.kernel.at_once(x, wander)
+            return self.kernel.at_once(x, centre_box)
 
-    def count(self, x: FloatArray, wander: Wander | None = None) -> float:
+    def count(self, x: FloatArray, centre_box: CentreBox | None = None) -> float:
         """Return the regions of a row of ``x``, on average over a few; at least 1."""
         with refused():
-            return self.kernel.count(x, wander)
+            return self.kernel.count(x, centre_box)
 
     def product(self, x: FloatArray) -> Product | None:
         """Return the similar sets of the rows of ``x`` as products of a box and combinations; None if they are none."""
@@ -79,7 +79,7 @@ class Similarity:
         return other
 
 
-@lru_cache(similar.KEPT)
+@lru_cache(similar.BALLS_KEPT)
 def cached_similarity(metric: Metric, delta: float, domain: Domain, max_branches: int) -> Similarity:
     """Return the similarity, made once: metrics and domains never change, and are known by their identity."""
     return Similarity(metric, delta, domain, max_branches, keep=True)
