@@ -41,7 +41,7 @@ class Network(Model):
 
     ``graph`` ends before the head, in *raw outputs*. The head ``"softmax"`` makes them the probabilities of
     two or more classes; ``"sigmoid"`` makes a single one the probability of class 1 of two, and several of
-    them independent probabilities; ``"regression"`` leaves them as numbers.
+    them independent probabilities; ``"regression"`` leaves them as numbers, ``"probability"`` as probabilities.
     """
 
     kind: ClassVar[str] = "network"
@@ -174,6 +174,8 @@ class Network(Model):
             return np.asarray(odds / odds.sum(1, keepdims=True))
         if self.head == "sigmoid":
             return sigmoid(np.hstack([-logits, logits]) if self.classes == 1 else logits)
+        if self.head == "probability":
+            return np.clip(np.hstack([1.0 - logits, logits]) if self.classes == 1 else logits, 0.0, 1.0)
         return logits
 
     def adapted(self, adapter: Node) -> Network:
@@ -200,8 +202,6 @@ class Network(Model):
         cls, section: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], head: HeadName, name: str
     ) -> Network:
         """Return the network of a ``section`` and ``arrays`` of a record, with its ``head`` and ``name``."""
-        if head == "probability":
-            raise NetworkError(f"A network has no head '{head}'.")
         return cls(graph_of(section["kinds"], section["names"], arrays), head, name)
 
     def read_features(self, schema: Schema) -> tuple[str, ...]:

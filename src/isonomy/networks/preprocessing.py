@@ -28,7 +28,7 @@ import pandas as pd
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.given import FINITE
-from isonomy.networks.graph import Constant, Node, affine, numbers
+from isonomy.networks.graph import Activation, Constant, Node, activation, affine, numbers
 from isonomy.networks.limits import Allowance
 from isonomy.population.encoding import text_of
 from isonomy.population.feature import Feature
@@ -48,20 +48,29 @@ that the models know. A model that is read with such a table is of no other use.
 Unknown = Callable[[tuple[Cell, ...]], Any]  # what a category becomes that the model does not know
 
 
-_Terms = Mapping[int | None, Fraction]
+@dataclass(frozen=True, eq=False)
+class Bent:
+    """What an activation makes of an affine function: one more coordinate to what reads it."""
+
+    activation: Activation
+    inner: ExactAffine
+
+
+_Terms = Mapping[int | Bent | None, Fraction]
 
 
 @dataclass(frozen=True)
 class ExactAffine:
     """``terms[None] + sum_i terms[i] x_i`` exactly; ``reach`` is the same with absolute values, summed along the chain,
-    for the bound of a floating-point run of the original steps."""
+    for the bound of a floating-point run of the original steps. A term may stand for a bent function in the place of a
+    coordinate."""
 
     terms: _Terms
     reach: _Terms
     roundings: int = 0
 
     @classmethod
-    def coordinate(cls, index: int) -> ExactAffine:
+    def coordinate(cls, index: int | Bent) -> ExactAffine:
         """Return the coordinate itself."""
         return cls({index: Fraction(1)}, {index: Fraction(1)})
 
@@ -85,6 +94,20 @@ class ExactAffine:
             other = ExactAffine.of(other)
         terms = {i: term for i, term in _sum(self.terms, other.terms).items() if term}
         return ExactAffine(terms, _sum(self.reach, other.reach), max(self.roundings, other.roundings) + 1)
+
+
+    @property
+    def bends(self) -> list[Bent]:
+        """Return the bent functions among its terms."""
+        return [each for each in self.reach if isinstance(each, Bent)]
+
+    def placed(self, places: Mapping[Bent, int]) -> ExactAffine:
+        """Return the same function of coordinates among which bent functions have places."""
+        terms, reach = (
+            {places[i] if isinstance(i, Bent) else i: term for i, term in part.items()}
+            for part in (self.terms, self.reach)
+        )
+        return replace(self, terms=terms, reach=reach)
 
 
 def _sum(first: _Terms, second: _Terms) -> _Terms:
@@ -129,6 +152,8 @@ def affine_of(functions: Sequence[ExactAffine], width: int, allowance: Allowance
             if reach > FINITE:
                 raise NetworkError("A scale of the model's inputs is too extreme: its weight overflows.")
             gap = abs(term - Fraction(float(term)))
+            if isinstance(i, Bent):
+                raise NetworkError("what is bent can be read by a pipeline, not by an adapter.")
             if i is None:
                 bias[row], bias_error[row], bias_size[row] = float(term), rounded_up(gap), rounded_up(reach)
             else:
@@ -397,6 +422,17 @@ def scaled(
         if not divisor:
             raise NetworkError(f"the scale of '{column.name}' must not be zero.")
         made.append(as_number(column).scaled(factor / divisor, offset, shift=-shift))
+    return made
+
+
+def clipped(columns: Sequence[Column], low: Any, high: Any) -> list[Column]:
+    """Return each column between two numbers; a missing cell stays missing."""
+    least, most, what = exact(low, "a limit"), exact(high, "a limit"), activation("clip", (low, high))
+    made: list[Column] = []
+    for column in map(as_number, columns):
+        value = ExactAffine.coordinate(Bent(what, column.value))
+        filled = min(max(column.filled, least), most)
+        made.append(replace(column, value=value, filled=filled, integer_range=None))
     return made
 
 
