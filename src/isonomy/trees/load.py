@@ -20,6 +20,7 @@ from isonomy.networks.limits import FILE, Allowance, one_line, reading, reading_
 from isonomy.trees import catboost_reader, lightgbm_reader, xgboost_reader
 from isonomy.trees.assembly import Rounds
 from isonomy.trees.averaged import read_forest
+from isonomy.trees.calibrated import calibrated_member, with_platt
 from isonomy.trees.described import Described, kind_of, read_skops
 from isonomy.trees.forest import Forest, cell_key
 from isonomy.trees.pipelines import Source, folded, raw_names, split_pipeline, transformed
@@ -56,10 +57,17 @@ def read_trees(source: Any, *, trees: Rounds = None, dtype: Dtype = "float64") -
 def is_tree_model(model: Any) -> bool:
     """Return whether a live object is a tree ensemble, or a pipeline that ends in one."""
     try:
-        last = kind_of(split_pipeline(model)[1])
+        last = kind_of(_judged(model))
     except (AttributeError, TypeError, ValueError, IsonomyError):
         return False
     return is_sklearn_trees(last) or last.partition(".")[0] in ("xgboost", "lightgbm", "catboost")
+
+
+def _judged(model: Any) -> Any:
+    """Return the model at the end of a pipeline, within a calibration that is read."""
+    last = split_pipeline(model)[1]
+    member = calibrated_member(last)
+    return last if member is None else split_pipeline(member.estimator)[1]
 
 
 def _file(path: Path, trees: Rounds, dtype: Dtype, allowance: Allowance) -> Forest:
@@ -103,7 +111,8 @@ def _json(content: dict[str, Any], path: Path, trees: Rounds) -> Forest:
 
 def _live(estimator: Any, trees: Rounds, dtype: Dtype) -> Forest:
     steps, model = split_pipeline(estimator)
-    forest = _model(model, trees)
+    member = calibrated_member(model)
+    forest = _model(model, trees) if member is None else with_platt(_live(member.estimator, trees, dtype), member)
     if not steps:
         return forest
     names = raw_names(steps)
