@@ -221,7 +221,8 @@ _RISING = (
 
 def _binarize(step: Any, columns: list[Source]) -> list[Source]:
     limit = float(step.threshold)
-    return [_without_gap(column).then(lambda x: (x > x.dtype.type(limit)).astype(x.dtype)) for column in columns]
+    made = [_without_gap(column).then(lambda x: (x > x.dtype.type(limit)).astype(x.dtype)) for column in columns]
+    return [each if each.labels or each.place is not None else replace(each, levels=(0.0, 1.0)) for each in made]
 
 
 def _bin(step: Any, columns: list[Source]) -> list[Source]:
@@ -235,7 +236,8 @@ def _bin(step: Any, columns: list[Source]) -> list[Source]:
             lambda x, inner=inner: np.searchsorted(inner, x, side="right").astype(x.dtype)
         )
         if step.encode == "ordinal":
-            made.append(bins)
+            levels = tuple(map(float, range(len(inner) + 1)))
+            made.append(bins if column.labels or column.place is not None else replace(bins, levels=levels))
             continue
         if column.labels or column.place is not None:
             raise UnsupportedOperationError("bins of a category are not read.")

@@ -23,7 +23,8 @@ class Source:
     what a missing cell becomes (NaN: it stays missing; a text before it is looked up; None: it is refused), ``unseen``
     what a category becomes that is not among the labels. ``sparse``: zeros are not stored. ``dtype``: of the numbers
     in the table, and so of the steps. ``place``: the steps end in the number of a bin, and this is ``sides[1]`` in the
-    bin of that number and ``sides[0]`` in all others. ``least``: smaller raw numbers have no result.
+    bin of that number and ``sides[0]`` in all others. ``levels``: all results of steps that have finitely many.
+    ``least``: this raw number and smaller ones have no result.
     """
 
     raw: int
@@ -36,6 +37,7 @@ class Source:
     dtype: Any = np.float64
     place: int | None = None
     sides: tuple[float, float] = (0.0, 1.0)
+    levels: tuple[float, ...] = ()
     least: float = -np.inf
 
     def then(self, step: Step) -> Source:
@@ -47,9 +49,17 @@ class Source:
             off, on = step(np.array(self.sides, dtype=self.dtype)).tolist()
             return replace(self, sides=(float(off), float(on)), gap=after)
         if not self.labels:
-            return replace(self, steps=(*self.steps, step), gap=after)
+            levels = tuple(step(np.array(self.levels, dtype=self.dtype)).tolist()) if self.levels else ()
+            return replace(self, steps=(*self.steps, step), gap=after, levels=levels)
         values = tuple(step(np.array(self.values)).tolist())
         return replace(self, values=values, unseen=self._passed(step, self.unseen), gap=after)
+
+    @property
+    def results(self) -> tuple[float, ...]:
+        """Return all numbers that it can be, in their order; none where there is no end of them."""
+        own = self.sides if self.place is not None else self.values if self.labels else self.levels
+        more = [each for each in (self.unseen if self.labels else None, self.gap) if isinstance(each, float)]
+        return tuple(sorted({*own, *(each for each in more if each == each)})) if own else ()
 
     def _passed(self, step: Step, value: Any) -> Any:
         if isinstance(value, str):
