@@ -57,12 +57,14 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class ReadModel:
-    """What a reader gives: the graph up to its raw outputs, their meaning, and what a file calls their classes."""
+    """What a reader gives: the graph up to its raw outputs, their meaning, and what a file calls their classes;
+    ``on_schema``: it reads the coordinates of a schema already."""
 
     graph: Graph
     head: Head
     assumed_head: bool = False  # several raw outputs were taken as a softmax, as is custom; nothing said so
     named: tuple[str, ...] = ()
+    on_schema: bool = False
 
 
 UNFINISHED = {

@@ -506,6 +506,19 @@ def embedded(column: Column, matrix: Constant) -> list[Column]:
     return [choice.numbers([exact(each, "an entry of the lookup") for each in row]) for row in entries]
 
 
+def numbered(column: Column) -> Column:
+    """Return a column with the row of an embedding in the place of a category."""
+    return column.numbers([Fraction(i) for i in _indices(column)]) if isinstance(column, Choice) else column
+
+
+def whole(table: Table) -> Table:
+    """Return a table as whole numbers, as the rows of an embedding; refuse numbers that a conversion would cut."""
+    cut = next((each for each in table.columns if isinstance(each, Number) and each.integer_range is None), None)
+    if cut is not None:
+        raise UnsupportedOperationError(f"column '{cut.name}': a conversion that cuts a number is not supported.")
+    return table
+
+
 def _indices(choice: Choice) -> list[int]:
     """Return the index that each value of a column stands for."""
     texts = [cells[0] for cells in choice.spellings]
