@@ -40,8 +40,9 @@ class Enumeration(Model):
 
     ``columns`` are those that it reads, in its own order; by default its ``feature_names_in_``, else all that a model
     sees by the schema. A function gives the probability of the second of two classes (n,), those of all classes (n, k)
-    in the order of the schema's label, or with ``head="regression"`` numbers. ``name`` is shown in reports. Every
-    person is asked about once, and answers are kept, at most ``limit``.
+    in the order of the schema's label, or with ``head="regression"`` numbers. A classifier that gives nothing but
+    classes gives them the probability 1. ``name`` is shown in reports. Every person is asked about once, and answers
+    are kept, at most ``limit``.
     """
 
     kind: ClassVar[str] = "enumeration"
@@ -66,7 +67,9 @@ class Enumeration(Model):
         self.columns = _columns(model, schema, columns)
         self.name = type(model).__name__ if predicts else getattr(model, "__name__", type(model).__name__)
         self.name = self.name if name is None else name
-        numbers = predicts and not hasattr(model, "predict_proba")
+        alone = predicts and not hasattr(model, "predict_proba")
+        self._classes = tuple(text_of(each) for each in getattr(model, "classes_", ())) if alone else ()
+        numbers = alone and not self._classes
         self.head = head if head != "auto" else "regression" if numbers else "probability"
         label = () if schema.label is None else schema.label.classes
         own = tuple(text_of(each) for each in getattr(model, "classes_", ())) if self.head == "probability" else ()
@@ -142,7 +145,11 @@ class Enumeration(Model):
         frame = raw_rows(self.schema, x)[list(self.columns)]
         own = "predict_proba" if self.head == "probability" else "predict"
         ask: Callable[[Any], Any] = getattr(self.model, own) if hasattr(self.model, own) else self.model
-        given = np.asarray(ask(frame), dtype=np.float64)
+        if self._classes and self.head == "probability":
+            chosen = np.array([text_of(each) for each in np.ravel(self.model.predict(frame)).tolist()], dtype=object)
+            given = (chosen[:, None] == np.array(self._classes, dtype=object)).astype(np.float64)
+        else:
+            given = np.asarray(ask(frame), dtype=np.float64)
         given = given.reshape(-1, 1) if given.ndim == 1 else given
         if given.ndim != 2 or len(given) != len(x) or not given.shape[1] or not np.isfinite(given).all():
             raise NetworkError(f"'{self.name}' must give finite numbers for {len(x)} rows. Got shape {given.shape}.")
@@ -168,6 +175,7 @@ class Enumeration(Model):
         """Return the model of the predictions of a ``table`` alone, with its ``head`` and ``name``."""
         made = cls.__new__(cls)
         made.model, made.schema, made.columns, made.name, made.head = None, None, (), name, head  # type: ignore[assignment]
+        made._classes = ()
         made.named, made._order, made._width, made._outputs = (), (), table.width, table.outputs
         made._table, made._lock, made._identity, made.limit = table, threading.Lock(), "", 2**26
         return made

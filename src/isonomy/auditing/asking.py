@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -109,7 +109,7 @@ def ask(
         schema = replace(schema, features=with_similar(schema.features, roles.similar))
     source, made = _drafted(model, given, roles, chosen, schema)
     if not made.ready:
-        why = made.reading.problem or made.notes[-1]
+        why = (made.reading.problem or made.notes[-1]).rstrip(".")
         raise NetworkError(f"The question is not clear yet: {why}. 'isonomy init' writes a schema to correct.")
     read = {name: str(value) for name, value in made.reading.options.items()}
     options: dict[str, Any] = read | {"unknown": "exclude" if made.people.excluded else plan.unknown}
@@ -126,6 +126,11 @@ def ask(
     opened = None if named else open_source(source, made.schema, **made.reading.options)
     inputs = read_inputs(plan, opened, schema=made.schema, table=table, metric=metric)
     notes = made.notes
+    if source is not model and inputs.model.head == "regression":
+        raise NetworkError(
+            f"'{source.name}' gives numbers of which no largest change is known, so an audit can prove nothing of it: "
+            f"{_unread(notes)}; where similar people can be listed, isonomy.certify takes output_range=(low, high)."
+        )
     if source is not model and (why := _endless(inputs, plan.delta)):
         inputs = replace(inputs, model=FoundOnly(source.model, inputs.schema, name=source.name))
         limit = f"similar people cannot all be listed ({why})"
@@ -180,14 +185,22 @@ def _drafted(
     again = draft(given.table, given.marks, given.name, source, roles, {}, schema)
     why = made.reading.problem.rstrip(".")
     return source, replace(
-        again, notes=(*again.notes, f"the model is asked for its predictions, as it cannot be read: {why}")
+        again, notes=(*again.notes, f"{_ASKED}{why}")
     )
 
 
+_ASKED = "the model is asked for its predictions, as it cannot be read: "
+
+
+def _unread(notes: Iterable[str]) -> str:
+    """Return why a model could not be read."""
+    return next((note.removeprefix(_ASKED) for note in notes if note.startswith(_ASKED)), "it cannot be read")
+
+
 def _endless(inputs: Inputs, delta: float) -> str:
-    """Return why not everybody similar can be listed; "" where it can be done, or numbers are predicted."""
+    """Return why not everybody similar can be listed; "" where it can be done."""
     people = inputs.people
-    if people is None or inputs.model.head == "regression":
+    if people is None:
         return ""
     problem = Problem.of(inputs.model, inputs.metric, delta, people.domain, inputs.schema)
     try:
