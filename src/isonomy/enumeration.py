@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.errors import DataError, NetworkError, ParameterError, template
+from isonomy.errors import DataError, IsonomyError, NetworkError, ParameterError, first_line, template
 from isonomy.given import choice, instance, whole
 from isonomy.model import Arrays, HeadName, Model
 from isonomy.population.encoding import text_of
@@ -143,13 +143,22 @@ class Enumeration(Model):
     def _asked(self, x: FloatArray) -> FloatArray:
         """Ask the model about people (n, m); refuse what are no probabilities or numbers."""
         frame = raw_rows(self.schema, x)[list(self.columns)]
-        own = "predict_proba" if self.head == "probability" else "predict"
+        own = "predict_proba" if self.head == "probability" and not self._classes else "predict"
         ask: Callable[[Any], Any] = getattr(self.model, own) if hasattr(self.model, own) else self.model
+        try:
+            answers = np.asarray(ask(frame))
+        except IsonomyError:
+            raise
+        except Exception as error:  # whatever an estimator raises for rows that it does not take
+            why = first_line(error)
+            raise NetworkError(
+                f"'{self.name}' fails for people whom the schema '{self.schema.name}' allows: {why}; fit it on such "
+                "people, or leave them out of the table and what they have out of the schema."
+            ) from error
         if self._classes and self.head == "probability":
-            chosen = np.array([text_of(each) for each in np.ravel(self.model.predict(frame)).tolist()], dtype=object)
-            given = (chosen[:, None] == np.array(self._classes, dtype=object)).astype(np.float64)
-        else:
-            given = np.asarray(ask(frame), dtype=np.float64)
+            chosen = np.array([text_of(each) for each in answers.ravel().tolist()], dtype=object)
+            answers = chosen[:, None] == np.array(self._classes, dtype=object)
+        given = np.asarray(answers, dtype=np.float64)
         given = given.reshape(-1, 1) if given.ndim == 1 else given
         if given.ndim != 2 or len(given) != len(x) or not given.shape[1] or not np.isfinite(given).all():
             raise NetworkError(f"'{self.name}' must give finite numbers for {len(x)} rows. Got shape {given.shape}.")

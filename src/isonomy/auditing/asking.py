@@ -181,9 +181,12 @@ def _drafted(
     made = draft(given.table, given.marks, given.name, model, roles, chosen, schema)
     if not made.reading.problem or isinstance(model, str | Path | Model) or not predicts(model):
         return model, made
-    source = Enumeration(AsGiven(model, given.table, given.kind), made.schema, name=_name(model))
-    again = draft(given.table, given.marks, given.name, source, roles, {}, schema)
     why = made.reading.problem.rstrip(".")
+    try:
+        source = Enumeration(AsGiven(model, given.table, given.kind), made.schema, name=_name(model))
+        again = draft(given.table, given.marks, given.name, source, roles, {}, schema)
+    except NetworkError as error:
+        raise NetworkError(f"The model can neither be read nor asked. {error} It was not read because: {why}.") from None
     return source, replace(
         again, notes=(*again.notes, f"{_ASKED}{why}")
     )

@@ -45,10 +45,9 @@ def _score(builder: Builder, source: Value | Table, estimator: Any, read: Read) 
     class."""
     decides = hasattr(estimator, "decision_function")
     value, head = read(source, estimator, "regression" if not hasattr(estimator, "predict_proba") else "auto")
-    if value.width != 1 or (decides and head == "probability") or getattr(estimator, "multi_class", "") != "":
-        kept = getattr(estimator, "multi_class", "") in ("", "auto", "ovr", "deprecated", "warn")
-        if value.width != 1 or not kept or (decides and head == "probability"):
-            raise UnsupportedOperationError(f"the score of {type(estimator).__name__} is not read.")
+    doubled = getattr(estimator, "multi_class", "") == "multinomial"  # older versions: not the decision itself
+    if value.width != 1 or doubled or (decides and head == "probability"):
+        raise UnsupportedOperationError(f"the score of {type(estimator).__name__} is not read.")
     return value if decides else _probability(builder, (value, head))
 
 
@@ -123,15 +122,17 @@ def _bagged(builder: Builder, source: Value | Table, estimator: Any, read: Read)
 
 def _scaled_outcome(builder: Builder, source: Value | Table, estimator: Any, read: Read) -> Result:
     """Read a regression whose outcome was scaled, back in the outcome's own units."""
-    value, head = read(source, estimator.regressor_)
     scaler = estimator.transformer_
     name, number = type(scaler).__name__, ExactAffine.coordinate(0)
-    if name not in _SCALERS or head != "regression" or value.width != 1:
+    if name not in _SCALERS:
         what = getattr(getattr(scaler, "inverse_func", None), "__name__", name)
         raise UnsupportedOperationError(
             f"the outcome is turned back by {what}, which is not affine; audit its 'regressor_', whose outcome is the "
             "transformed column."
         )
+    value, head = read(source, estimator.regressor_)
+    if head != "regression" or value.width != 1:
+        raise UnsupportedOperationError("several outcomes are not turned back.")
     minus, over, times, plus = (getattr(scaler, part, None) if part else None for part in _SCALERS[name])
     for part, back in ((plus, "minus"), (times, "over"), (over, "times"), (minus, "plus")):
         if part is None:

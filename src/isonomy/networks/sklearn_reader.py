@@ -91,8 +91,7 @@ def _read(builder: Builder, source: Value | Table, estimator: Any, head: HeadCho
     if source.width != last.n_features_in_:
         raise NetworkError(f"it reads {last.n_features_in_} features, but {source.width} arrive.")
     if type(last) in COMBINED:
-        with reading(type(last).__name__, absent="is not fitted"):
-            return COMBINED[type(last)](builder, source, last, partial(_read, builder))
+        return COMBINED[type(last)](builder, source, last, partial(_read, builder))
     builder.at = "adapter"
     value = builder.numeric(source)
     builder.at = type(last).__name__
