@@ -145,7 +145,7 @@ def _one_hot(step: Any, columns: list[Source]) -> list[Source]:
                 continue
             values = (into == output).astype(np.float64)
             other = None if refuses else float(unseen == output)
-            made.append(_lookup(column, cells, values, other, other, bool(step.sparse_output)))
+            made.append(looked_up(column, cells, values, other, other, bool(step.sparse_output)))
     return made
 
 
@@ -157,11 +157,11 @@ def _ordinal(step: Any, columns: list[Source]) -> list[Source]:
     made = []
     for column, cells in zip(columns, step.categories_, strict=True):
         values = np.array([gap if cell_key(each) is None else i for i, each in enumerate(cells)], dtype=np.float64)
-        made.append(_lookup(column, cells, values, other, other))
+        made.append(looked_up(column, cells, values, other, other))
     return made
 
 
-def _lookup(
+def looked_up(
     column: Source, cells: Any, values: Numbers, unseen: float | None, gap: float | None, sparse: bool = False
 ) -> Source:
     """Return a lookup of the raw column; a missing cell is a category of its own where the encoder met one."""
