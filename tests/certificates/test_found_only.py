@@ -70,7 +70,9 @@ def shares(model: Any, frame: pd.DataFrame) -> Any:
     return (model.predict(frame) == "yes").astype(float) if alone else model.predict_proba(frame)[:, 1]
 
 
-@pytest.mark.parametrize("name", ["log", *(pytest.param(name, marks=pytest.mark.slow) for name in MODELS if name != "log")])
+@pytest.mark.parametrize(
+    "name", ["log", *(pytest.param(name, marks=pytest.mark.slow) for name in MODELS if name != "log")]
+)
 def test_every_model_is_audited(name: str, people: pd.DataFrame, tmp_path: Path) -> None:
     """By its predictions: exactly where similar people can be listed, else by what is found, which the checker sees."""
     model = MODELS[name].fit(people[["age", "sex", "income"]], people["good"])

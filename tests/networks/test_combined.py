@@ -69,7 +69,10 @@ PROBABLE: dict[str, Any] = {
         columns(), VotingClassifier([("a", lm.LogisticRegression()), ("b", mlp())], voting="soft", weights=[1, 2.5])
     ),
     "vote of pipelines": lambda: VotingClassifier(
-        [("a", make_pipeline(columns(), mlp())), ("b", make_pipeline(columns(RobustScaler()), lm.LogisticRegression()))],
+        [
+            ("a", make_pipeline(columns(), mlp())),
+            ("b", make_pipeline(columns(RobustScaler()), lm.LogisticRegression())),
+        ],
         voting="soft",
     ),
     "bag": lambda: make_pipeline(
@@ -81,7 +84,9 @@ NUMBERS: dict[str, Any] = {
     "mean": lambda: VotingRegressor([("a", lm.Ridge()), ("b", lm.LinearRegression())], weights=[3, 1]),
     "bag": lambda: BaggingRegressor(lm.Ridge(), 3, random_state=0),
     **{
-        f"outcome {type(scaler).__name__}": lambda scaler=scaler: TransformedTargetRegressor(lm.Ridge(), transformer=scaler)
+        f"outcome {type(scaler).__name__}": lambda scaler=scaler: TransformedTargetRegressor(
+            lm.Ridge(), transformer=scaler
+        )
         for scaler in (StandardScaler(), MinMaxScaler((1, 3)), RobustScaler())
     },
 }
@@ -124,7 +129,9 @@ def test_nobody_similar_exceeds_the_bounds(name: str) -> None:
     people = tolerant(people)
     frame = rows(12, seed=2, gaps=False)
     x = people.encode(frame).x
-    problem = Problem.of(Network.from_sklearn(model, people), Counterparts.of(people), 1.0, people.domain("realizable"), people)
+    problem = Problem.of(
+        Network.from_sklearn(model, people), Counterparts.of(people), 1.0, people.domain("realizable"), people
+    )
     local = certify_local(problem, x, progress=None)
     rng, own, most = np.random.default_rng(3), model.predict_proba(frame)[:, 1], np.zeros(len(frame))
     for _ in range(150):
@@ -205,7 +212,7 @@ def test_several_classes_and_other_outcomes_are_refused() -> None:
     table = frame.drop(columns=["job", "grade", "union"]).dropna().assign(pay=lambda each: each["age"] * 10.0 + 5)
     steps = split(("n", StandardScaler(), COLUMNS), ("c", encoder(), ["sex"]))
     model = make_pipeline(steps, logs).fit(table.drop(columns="pay"), table["pay"])
-    with pytest.raises(NetworkError, match="no largest change is known.*turned back by exp.*output_range"):
+    with pytest.raises(NetworkError, match=r"no largest change is known.*turned back by exp.*output_range"):
         isonomy.audit(model, table, label="pay", protected="sex", quiet=True, progress=None)
     hinge = FunctionTransformer(np.square)
     with pytest.raises(NetworkError, match="square is not affine"):

@@ -128,7 +128,9 @@ def test_the_model_has_an_order_of_its_own() -> None:
 def test_nobody_similar_exceeds_the_bounds() -> None:
     module, schema, frame = Table().eval(), Schema.from_toml(TEXT), rows(12, seed=1)
     x = schema.encode(frame).x
-    problem = Problem.of(Network.from_torch(module, schema), Counterparts.of(schema), 1.0, schema.domain("realizable"), schema)
+    problem = Problem.of(
+        Network.from_torch(module, schema), Counterparts.of(schema), 1.0, schema.domain("realizable"), schema
+    )
     local = certify_local(problem, x, progress=None)
     draw, most, own = np.random.default_rng(2), np.zeros(len(frame)), predicted(module, frame)
     for _ in range(300):
@@ -154,7 +156,7 @@ def test_what_a_lookup_may_not_read() -> None:
         Network.from_torch(Cut().eval(), schema)
     with pytest.raises(NetworkError):
         Network.from_torch(Summed().eval(), schema)
-    with pytest.raises(NetworkError, match="index 3 is outside|does not run"):
+    with pytest.raises(NetworkError, match=r"index 3 is outside|does not run"):
         module = Table()
         module.job = nn.Embedding(3, 3)
         Network.from_torch(module.eval(), schema)

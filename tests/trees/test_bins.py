@@ -84,13 +84,13 @@ def test_numbers_without_a_logarithm() -> None:
     frame = frame[NUMBERS].assign(income=frame["income"].round(2))
     pipeline = make_pipeline(FunctionTransformer(np.log1p), ensemble.RandomForestClassifier(3, random_state=0))
     forest = read_trees(pipeline.fit(frame, y))
-    with pytest.raises(DataError, match="'income', row 1: the pipeline gives no result for -1.0"):
+    with pytest.raises(DataError, match=r"'income', row 1: the pipeline gives no result for -1.0"):
         forest.outputs(frame.assign(income=[5.0, *[-1.0] * (len(frame) - 1)]))
     schema = isonomy.Schema.infer(frame.assign(y=y), name="t", label="y")
     TreeModel.of(forest, schema)
     wide = isonomy.Schema.from_toml(schema.to_toml().replace("low = 0\n", "low = -5\n", 1))
     assert wide != schema
-    with pytest.raises(NetworkError, match="'income' may be -5 by the schema.*say 'low', above -1"):
+    with pytest.raises(NetworkError, match=r"'income' may be -5 by the schema.*say 'low', above -1"):
         TreeModel.of(forest, wide)
 
 
@@ -98,7 +98,7 @@ def test_numbers_without_a_logarithm() -> None:
 def test_other_functions_are_refused(function: Any) -> None:
     frame, y = people()
     pipeline = make_pipeline(FunctionTransformer(function), ensemble.RandomForestClassifier(2)).fit(frame[NUMBERS], y)
-    with pytest.raises(NetworkError, match="of columns is not read .log1p, log,"):
+    with pytest.raises(NetworkError, match=r"of columns is not read .log1p, log,"):
         read_trees(pipeline)
 
 
@@ -177,7 +177,9 @@ def test_platt_curves_behind_trees(name: str, labels: tuple[str, str]) -> None:
     frame, y = people()
     inner = make_pipeline(mixed(StandardScaler()), MODELS[name]()) if name != "histogram" else MODELS[name]()
     frame = frame[NUMBERS] if name == "histogram" else frame.drop(columns="grade")
-    model = CalibratedClassifierCV(FrozenEstimator(inner.fit(frame, np.array(labels)[y]))).fit(frame, np.array(labels)[y])
+    model = CalibratedClassifierCV(FrozenEstimator(inner.fit(frame, np.array(labels)[y]))).fit(
+        frame, np.array(labels)[y]
+    )
     rows = people(1000, seed=1)[0][list(frame.columns)]
     forest = read_trees(model)
     own, given = model.predict_proba(rows), forest.outputs(rows)
@@ -198,7 +200,10 @@ def test_other_calibrations_of_trees_are_asked() -> None:
     """Several, isotonic ones, and curves behind probabilities that are no sums."""
     frame, y = people()
     forest = ensemble.RandomForestClassifier(3, max_depth=3, random_state=0)
-    for model in (CalibratedClassifierCV(forest, cv=2), CalibratedClassifierCV(forest, method="isotonic", ensemble=False)):
+    for model in (
+        CalibratedClassifierCV(forest, cv=2),
+        CalibratedClassifierCV(forest, method="isotonic", ensemble=False),
+    ):
         model.fit(frame[NUMBERS], y)
         assert not is_trees(model)
         table = frame[NUMBERS].round(0).astype(int).assign(y=y)[:30]

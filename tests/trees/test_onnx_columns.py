@@ -33,7 +33,9 @@ TYPES = [
 def exported(step: Any, model: Any, path: Path, **options: Any) -> tuple[Any, pd.DataFrame]:
     frame, y = people()
     encoder = OneHotEncoder(**options)
-    steps = ColumnTransformer([("n", step, ["age", "income"]), ("c", encoder, ["job"]), ("g", "passthrough", ["grade"])])
+    steps = ColumnTransformer(
+        [("n", step, ["age", "income"]), ("c", encoder, ["job"]), ("g", "passthrough", ["grade"])]
+    )
     pipeline = make_pipeline(steps, model).fit(frame, y)
     file = to_onnx(pipeline, initial_types=TYPES, options={id(model): {"zipmap": False}}, target_opset=18)
     path.write_bytes(file.SerializeToString())
@@ -52,7 +54,7 @@ def test_every_row_is_predicted_as_the_runtime_does(kind: str, step: Any, tmp_pa
     """Also at single-precision numbers around every raw threshold."""
     some = ensemble.RandomForestClassifier if kind == "forest" else ensemble.GradientBoostingClassifier
     path = tmp_path / "model.onnx"
-    _, frame = exported(step, some(n_estimators=5, random_state=0), path)
+    exported(step, some(n_estimators=5, random_state=0), path)
     forest = read_trees(path)
     assert [each.name for each in forest.columns] == ["age", "income", "job", "grade"]
     rows, rng = people(1500, seed=1)[0], np.random.default_rng(0)
@@ -78,7 +80,7 @@ def test_an_audit_of_the_file(tmp_path: Path) -> None:
 def test_what_is_not_read_is_named(tmp_path: Path) -> None:
     model = ensemble.RandomForestClassifier(2, random_state=0)
     exported(PowerTransformer(), model, tmp_path / "model.onnx")
-    with pytest.raises(NetworkError, match="stands? in front of the trees.*save the pipeline with skops"):
+    with pytest.raises(NetworkError, match=r"stands? in front of the trees.*save the pipeline with skops"):
         read_trees(tmp_path / "model.onnx")
     exported(StandardScaler(), model, tmp_path / "turned.onnx")
     file = onnx.load(tmp_path / "turned.onnx")

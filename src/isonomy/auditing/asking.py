@@ -186,10 +186,10 @@ def _drafted(
         source = Enumeration(AsGiven(model, given.table, given.kind), made.schema, name=_name(model))
         again = draft(given.table, given.marks, given.name, source, roles, {}, schema)
     except NetworkError as error:
-        raise NetworkError(f"The model can neither be read nor asked. {error} It was not read because: {why}.") from None
-    return source, replace(
-        again, notes=(*again.notes, f"{_ASKED}{why}")
-    )
+        raise NetworkError(
+            f"The model can neither be read nor asked. {error} It was not read because: {why}."
+        ) from None
+    return source, replace(again, notes=(*again.notes, f"{_ASKED}{why}"))
 
 
 _ASKED = "the model is asked for its predictions, as it cannot be read: "

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,7 @@ def _bagged(builder: Builder, source: Value | Table, estimator: Any, read: Read)
         if isinstance(source, Table):
             own: Any = Table(tuple(source.columns[i] for i in chosen), (len(chosen),))
         else:
-            own = builder.place(source, lambda positions, chosen=chosen: positions[:, chosen])
+            own = builder.place(source, partial(np.take, indices=chosen, axis=1))
         if len(getattr(each, "classes_", ())) != len(getattr(estimator, "classes_", ())):
             raise UnsupportedOperationError("a member has not met all classes.")
         members.append(read(own, each))

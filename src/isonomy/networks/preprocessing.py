@@ -95,7 +95,6 @@ class ExactAffine:
         terms = {i: term for i, term in _sum(self.terms, other.terms).items() if term}
         return ExactAffine(terms, _sum(self.reach, other.reach), max(self.roundings, other.roundings) + 1)
 
-
     @property
     def bends(self) -> list[Bent]:
         """Return the bent functions among its terms."""
@@ -104,10 +103,10 @@ class ExactAffine:
     def placed(self, places: Mapping[Bent, int]) -> ExactAffine:
         """Return the same function of coordinates among which bent functions have places."""
         terms, reach = (
-            {places[i] if isinstance(i, Bent) else i: term for i, term in part.items()}
+            {(places[i] if isinstance(i, Bent) else i): term for i, term in part.items()}
             for part in (self.terms, self.reach)
         )
-        return replace(self, terms=terms, reach=reach)
+        return ExactAffine({**terms}, {**reach}, self.roundings)
 
 
 def _sum(first: _Terms, second: _Terms) -> _Terms:

@@ -129,13 +129,15 @@ def read_pt2(path: Path, given: ReaderContext, head: HeadChoice) -> ReadModel:
         raise NetworkError(_EMBEDS)
     if not embeds and len(inputs) != 1:
         raise NetworkError(f"one input, a table of individuals, is expected; there are {len(inputs)}.")
-    if not inputs or any(not sizes or min(sizes[1:], default=1) < 1 for sizes in axes.values()):
-        raise NetworkError("its input must have two axes, individuals and features.")
-    if not embeds and len(axes[inputs[0]]) < 2:
+    if not inputs or any(len(sizes) < 2 - embeds or min(sizes[1:], default=1) < 1 for sizes in axes.values()):
         raise NetworkError("its input must have two axes, individuals and features.")
     batch = next((sizes[0] for sizes in axes.values() if sizes[0] > 1), BATCH)
     if embeds:
-        raw = given if given.reads != "auto" or given.schema is None or given.schema.inputs else replace(given, reads="raw")
+        raw = (
+            given
+            if given.reads != "auto" or given.schema is None or given.schema.inputs
+            else replace(given, reads="raw")
+        )
         builder, fed = feed({name: tuple(sizes[1:]) for name, sizes in axes.items()}, raw, batch)
     else:
         builder = Builder(axes[inputs[0]][1:], batch, inputs[0], given.allowance)

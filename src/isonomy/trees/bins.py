@@ -83,7 +83,10 @@ def _rebuilt(forest: Forest, number: int, moved: Mapping[int, int], tests: Mappi
         if test is None:
             kept.append((node, moved.get(int(forest.feature[node]), -1), np.nan))
             if forest.left[node] >= 0:
-                waiting += [(int(forest.right[node]), known, place, False), (int(forest.left[node]), known, place, True)]
+                waiting += [
+                    (int(forest.right[node]), known, place, False),
+                    (int(forest.left[node]), known, place, True),
+                ]
             continue
         low, high = known.get(test.column, (0, test.last))
         others, inside = _children(forest, node, test)

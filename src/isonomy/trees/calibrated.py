@@ -27,7 +27,7 @@ def calibrated_member(model: Any) -> Any:
     """Return the one classifier of trees, with its curve, of a calibration by ``method="sigmoid"``; else None."""
     if kind_of(model) != "sklearn.calibration.CalibratedClassifierCV":
         return None
-    members = getattr(model, "calibrated_classifiers_", ())
+    members = list(getattr(model, "calibrated_classifiers_", ()))
     if len(members) != 1 or getattr(members[0], "method", "") != "sigmoid" or len(members[0].calibrators) != 1:
         return None
     kind = kind_of(split_pipeline(members[0].estimator)[1])

@@ -165,7 +165,7 @@ def _reads_coordinates(forest: Forest, schema: Schema, reads: Reads) -> bool:
 
 
 def _refuse_least(place: Place) -> None:
-    """Refuse a feature of which somebody may have a number for which the pipeline has no result."""
+    """Refuse a feature that may hold a number for which the pipeline has no result."""
     column, feature = place.column, place.feature
     if column.least == -math.inf:
         return

@@ -65,7 +65,9 @@ class Column:
             values = self._refuse_gaps(_numbers(cells, self.name), np.nan)
             if (values <= self.least).any():
                 row = int(np.argmax(values <= self.least))
-                raise DataError(f"Column {self.name!r}, row {row}: the pipeline gives no result for {float(values[row])!r}.")
+                raise DataError(
+                    f"Column {self.name!r}, row {row}: the pipeline gives no result for {float(values[row])!r}."
+                )
             return values
         distinct, place = _distinct(cells)
         codes = np.array([self._code(cell) for cell in distinct], dtype=np.float64)

@@ -98,7 +98,9 @@ def _chosen(front: Front, node: onnx.NodeProto, options: Options) -> Columns:
 
 def _scaled(front: Front, node: onnx.NodeProto, options: Options) -> Columns:
     columns = front.columns(node.input[0])
-    offset, scale = (np.asarray(options.get(part, [usual]), np.float32) for part, usual in (("offset", 0), ("scale", 1)))
+    offset, scale = (
+        np.asarray(options.get(part, [usual]), np.float32) for part, usual in (("offset", 0), ("scale", 1))
+    )
     offset, scale = (np.broadcast_to(each, len(columns)) for each in (offset, scale))
     if not (scale > 0).all():
         raise UnsupportedOperationError("a scale that is not positive turns numbers around.")
@@ -122,10 +124,11 @@ def _arithmetic(front: Front, node: onnx.NodeProto, options: Options) -> Columns
     operation: Any = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}[node.op_type]
     if node.op_type in ("Mul", "Div") and not (constants > 0).all():
         raise UnsupportedOperationError("a scale that is not positive turns numbers around.")
-    return [
-        column.then(lambda x, each=each: np.asarray(operation(x.astype(np.float32), each), dtype=np.float32))
-        for column, each in zip(columns, constants, strict=True)
-    ]
+    return [column.then(_with(operation, each)) for column, each in zip(columns, constants, strict=True)]
+
+
+def _with(operation: Any, constant: Any) -> Step:
+    return lambda x: np.asarray(operation(x.astype(np.float32), constant), dtype=np.float32)
 
 
 def _clipped(front: Front, node: onnx.NodeProto, options: Options) -> Columns:

@@ -27,6 +27,7 @@ from isonomy.trees.forest import CATEGORY, NUMBER_NOT_ZERO, ZERO, Column, Forest
 from isonomy.trees.source import Source, Step
 from isonomy.trees.thresholds import Numbers, largest_at_most
 
+
 def transformed(step: Any, columns: list[Source]) -> list[Source]:
     """Return the columns that one fitted transformer makes of others."""
     if step is None or (isinstance(step, str) and step == "passthrough"):
@@ -232,9 +233,7 @@ def _bin(step: Any, columns: list[Source]) -> list[Source]:
     made: list[Source] = []
     for column, edges in zip(columns, step.bin_edges_, strict=True):
         inner = np.asarray(edges, dtype=np.float64)[1:-1]
-        bins = _without_gap(column).then(
-            lambda x, inner=inner: np.searchsorted(inner, x, side="right").astype(x.dtype)
-        )
+        bins = _without_gap(column).then(_binned(inner))
         if step.encode == "ordinal":
             levels = tuple(map(float, range(len(inner) + 1)))
             made.append(bins if column.labels or column.place is not None else replace(bins, levels=levels))
@@ -245,6 +244,10 @@ def _bin(step: Any, columns: list[Source]) -> list[Source]:
             gap = None if bins.gap is None else float(bins.gap == place)
             made.append(replace(bins, place=place, sides=(0.0, 1.0), gap=gap, sparse=step.encode == "onehot"))
     return made
+
+
+def _binned(inner: Numbers) -> Step:
+    return lambda x: np.asarray(np.searchsorted(inner, x, side="right").astype(x.dtype))
 
 
 def _without_gap(column: Source) -> Source:
@@ -330,7 +333,11 @@ def _raw_column(name: str, raw: int, sources: Sequence[Source], forest: Forest) 
             raise UnsupportedOperationError(f"column {name!r} is read as a number and as a category.")
         missing = all(_takes(each.gap, forest.columns[j]) for j, each in own)
         least = max((each.least for _, each in own), default=-np.inf)
-        return Column(name, missing=missing, least=least) if kinds <= {"number"} else replace(forest.columns[own[0][0]], name=name)
+        return (
+            Column(name, missing=missing, least=least)
+            if kinds <= {"number"}
+            else replace(forest.columns[own[0][0]], name=name)
+        )
     if len(lookups) < len(own) or len({each.labels for each in lookups}) > 1:
         raise UnsupportedOperationError(f"column {name!r} is encoded in two ways.")
     takes = [all(_takes(getattr(each, part), forest.columns[j]) for j, each in own) for part in ("unseen", "gap")]

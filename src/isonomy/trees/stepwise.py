@@ -47,7 +47,10 @@ def read_stepwise(model: Any, sources: Sequence[Source], version: str) -> Forest
     link: Link = "logistic" if logistic else "identity"
     classes = tuple("" if (key := cell_key(each)) is None else key for each in getattr(model, "classes_", ()))
     return assemble(
-        [_tree(j, float(weight), source.results) for j, (weight, source) in enumerate(zip(weights, sources, strict=True))],
+        [
+            _tree(j, float(weight), source.results)
+            for j, (weight, source) in enumerate(zip(weights, sources, strict=True))
+        ],
         [Column(f"f{j}", missing=False) for j in range(len(sources))],
         base=np.asarray(model.intercept_, dtype=np.float64).reshape(-1)[:1] + np.zeros(1),
         link=link,
