@@ -7,6 +7,7 @@ so an ensemble of trees, whose bounds are exact.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def _tree(column: int, weight: float, results: Sequence[float]) -> Tree:
 
     **Soundness.** A product is rounded as the library rounds its own.
     """
-    count, ends = len(results), [low / 2 + high / 2 for low, high in zip(results, results[1:], strict=False)]
+    count, ends = len(results), [low / 2 + high / 2 for low, high in pairwise(results)]
     size = 2 * count - 1
     left, right, threshold, value = -np.ones(size, int), -np.ones(size, int), np.zeros(size), np.zeros(size)
     for i, end in enumerate(ends):  # inner nodes are even, their leaves follow them
