@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import skops.io
 from sklearn import linear_model as lm
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
@@ -23,7 +24,7 @@ from sklearn.svm import LinearSVC
 import isonomy
 from isonomy.certificates import certify_local
 from isonomy.errors import NetworkError
-from isonomy.networks import Network
+from isonomy.networks import Network, load_network
 from isonomy.networks.preprocessing import Number, clipped, schema_columns
 from isonomy.problem import Problem
 from isonomy.similarity import Counterparts
@@ -110,6 +111,13 @@ def test_probabilities_are_those_of_the_original(name: str, turned: bool) -> Non
     own = model.predict_proba(frame)[:, ::-1] if turned else model.predict_proba(frame)
     assert np.abs(network(people.encode(frame).x) - own).max() < 1e-9
     assert network.head == ("sigmoid" if name.startswith(("clip", "platt")) else "probability")
+
+
+@pytest.mark.parametrize("name", PROBABLE)
+def test_a_skops_file_is_read_the_same(name: str, tmp_path: Any) -> None:
+    model, people = fitted(PROBABLE[name]()), schema()
+    skops.io.dump(model, tmp_path / "model.skops")
+    assert load_network(tmp_path / "model.skops", people).hash() == Network.from_sklearn(model, people).hash()
 
 
 @pytest.mark.parametrize("name", NUMBERS)

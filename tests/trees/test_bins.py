@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import skops.io
 from sklearn import ensemble, linear_model
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
@@ -92,6 +94,14 @@ def test_numbers_without_a_logarithm() -> None:
     assert wide != schema
     with pytest.raises(NetworkError, match=r"'income' may be -5 by the schema.*say 'low', above -1"):
         TreeModel.of(forest, wide)
+
+
+@pytest.mark.parametrize("name", ["ordinal", "one-hot", "sparse", "binarizer", "log1p", "root"])
+def test_a_skops_file_is_read_the_same(name: str, tmp_path: Path) -> None:
+    frame, y = people()
+    model = make_pipeline(STEPS[name], ensemble.RandomForestClassifier(3, random_state=0)).fit(frame[NUMBERS], y)
+    skops.io.dump(model, tmp_path / "model.skops")
+    assert read_trees(tmp_path / "model.skops").hash() == read_trees(model).hash()
 
 
 @pytest.mark.parametrize("function", [np.square, np.abs, lambda x: x], ids=["square", "abs", "lambda"])

@@ -102,11 +102,13 @@ class ExactAffine:
 
     def placed(self, places: Mapping[Bent, int]) -> ExactAffine:
         """Return the same function of coordinates among which bent functions have places."""
-        terms, reach = (
-            {(places[i] if isinstance(i, Bent) else i): term for i, term in part.items()}
-            for part in (self.terms, self.reach)
-        )
-        return ExactAffine({**terms}, {**reach}, self.roundings)
+        terms: dict[int | Bent | None, Fraction] = {_place(i, places): term for i, term in self.terms.items()}
+        reach: dict[int | Bent | None, Fraction] = {_place(i, places): term for i, term in self.reach.items()}
+        return replace(self, terms=terms, reach=reach)
+
+
+def _place(term: int | Bent | None, places: Mapping[Bent, int]) -> int | None:
+    return places[term] if isinstance(term, Bent) else term
 
 
 def _sum(first: _Terms, second: _Terms) -> _Terms:

@@ -9,8 +9,8 @@ gaps are theirs.
 
 **Soundness.** Estimators and transformers are read by their exact type; what is not an affine function of the
 coordinates is refused. Outputs are put into the order of the schema's classes.
-**Safety.** skops lists the types that a file asks for before it makes any of them; only its own trusted ones, and three
-parts of fitted networks, are accepted. How much the file unpacks to is added up before that: every mention of an array
+**Safety.** skops lists the types that a file asks for before it makes any of them; only its own trusted ones, and
+some plain parts of fitted models, are accepted. How much the file unpacks to is added up before that: every mention of an array
 is read anew, and an array is made in the shape that its own first bytes say.
 """
 
@@ -396,12 +396,15 @@ _REFUSED = {
 
 # -- skops files
 
-# Parts of a fitted MLPClassifier or MLPRegressor that skops does not list itself: plain holders of numbers.
+# Parts of fitted networks, calibrations and votes that skops does not list itself: plain holders of numbers and parts.
 _TRUSTED = (
     "numpy.dtype",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     "sklearn.preprocessing._label.LabelBinarizer",
+    "sklearn.utils._bunch.Bunch",
 )
 
 

@@ -22,7 +22,7 @@ from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks.limits import reading
 from isonomy.trees.assembly import MASK_CELLS
 from isonomy.trees.bins import on_bins
-from isonomy.trees.described import kind_of
+from isonomy.trees.described import Described, kind_of
 from isonomy.trees.forest import CATEGORY, NUMBER_NOT_ZERO, ZERO, Column, Forest, cell_key
 from isonomy.trees.source import Source, Step
 from isonomy.trees.thresholds import Numbers, largest_at_most
@@ -188,18 +188,19 @@ def _function(step: Any, columns: list[Source]) -> list[Source]:
     """Apply a function of numpy that never falls; where a number has no result, the schema must not allow it."""
     if step.func is None:
         return columns
-    least = next((low for function, low in _RISING if step.func is function), None)
-    if least is None or step.kw_args:
+    stored = step.func.kind if isinstance(step.func, Described) else None
+    named = [each for each in _RISING if step.func is each[0] or stored == f"numpy.{each[0].__name__}"]
+    if not named or step.kw_args:
         known = ", ".join(function.__name__ for function, _ in _RISING)
-        name = getattr(step.func, "__name__", str(step.func))
+        name = stored or getattr(step.func, "__name__", str(step.func))
         raise UnsupportedOperationError(f"the function {name} of columns is not read ({known} are); apply it before.")
-    made = []
+    made, (function, least) = list[Source](), named[0]
     for column in columns:
         if least > -np.inf and (column.steps or column.labels):
-            raise UnsupportedOperationError(f"{step.func.__name__} behind other steps is not read.")
+            raise UnsupportedOperationError(f"{function.__name__} behind other steps is not read.")
         if isinstance(column.gap, float) and column.gap <= least:
-            raise UnsupportedOperationError(f"{step.func.__name__} has no result for the fill {column.gap!r}.")
-        made.append(replace(column.then(_rising(step.func, least)), least=max(least, column.least)))
+            raise UnsupportedOperationError(f"{function.__name__} has no result for the fill {column.gap!r}.")
+        made.append(replace(column.then(_rising(function, least)), least=max(least, column.least)))
     return made
 
 
