@@ -9,9 +9,9 @@ gaps are theirs.
 
 **Soundness.** Estimators and transformers are read by their exact type; what is not an affine function of the
 coordinates is refused. Outputs are put into the order of the schema's classes.
-**Safety.** skops lists the types that a file asks for before it makes any of them; only its own trusted ones, and
-some plain parts of fitted models, are accepted. How much the file unpacks to is added up before that: every mention of an array
-is read anew, and an array is made in the shape that its own first bytes say.
+**Safety.** skops lists the types that a file asks for before it makes any of them; only its own trusted ones, and some
+plain parts of fitted models, are accepted. How much the file unpacks to is added up before that: every mention of an
+array is read anew, and an array is made in the shape that its own first bytes say.
 """
 
 from __future__ import annotations

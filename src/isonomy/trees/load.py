@@ -64,7 +64,7 @@ def is_tree_model(model: Any) -> bool:
         if steps and is_linear(last):
             return is_stepwise(_columns(steps, "float64")[1])
         last = kind_of(_judged(model))
-    except (AttributeError, TypeError, ValueError, IsonomyError):
+    except (AttributeError, TypeError, ValueError, LookupError, IsonomyError):
         return False
     return is_sklearn_trees(last) or last.partition(".")[0] in ("xgboost", "lightgbm", "catboost")
 
