@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.errors import DataError, NetworkError, ParameterError, template
+from isonomy.errors import DataError, IsonomyError, NetworkError, ParameterError, first_line, template
 from isonomy.given import choice, instance, whole
 from isonomy.model import Arrays, HeadName, Model
 from isonomy.population.encoding import text_of
@@ -40,8 +40,9 @@ class Enumeration(Model):
 
     ``columns`` are those that it reads, in its own order; by default its ``feature_names_in_``, else all that a model
     sees by the schema. A function gives the probability of the second of two classes (n,), those of all classes (n, k)
-    in the order of the schema's label, or with ``head="regression"`` numbers. ``name`` is shown in reports. Every
-    person is asked about once, and answers are kept, at most ``limit``.
+    in the order of the schema's label, or with ``head="regression"`` numbers. A classifier that gives nothing but
+    classes gives them the probability 1. ``name`` is shown in reports. Every person is asked about once, and answers
+    are kept, at most ``limit``.
     """
 
     kind: ClassVar[str] = "enumeration"
@@ -66,7 +67,9 @@ class Enumeration(Model):
         self.columns = _columns(model, schema, columns)
         self.name = type(model).__name__ if predicts else getattr(model, "__name__", type(model).__name__)
         self.name = self.name if name is None else name
-        numbers = predicts and not hasattr(model, "predict_proba")
+        alone = predicts and not hasattr(model, "predict_proba")
+        self._classes = tuple(text_of(each) for each in getattr(model, "classes_", ())) if alone else ()
+        numbers = alone and not self._classes
         self.head = head if head != "auto" else "regression" if numbers else "probability"
         label = () if schema.label is None else schema.label.classes
         own = tuple(text_of(each) for each in getattr(model, "classes_", ())) if self.head == "probability" else ()
@@ -140,9 +143,22 @@ class Enumeration(Model):
     def _asked(self, x: FloatArray) -> FloatArray:
         """Ask the model about people (n, m); refuse what are no probabilities or numbers."""
         frame = raw_rows(self.schema, x)[list(self.columns)]
-        own = "predict_proba" if self.head == "probability" else "predict"
+        own = "predict_proba" if self.head == "probability" and not self._classes else "predict"
         ask: Callable[[Any], Any] = getattr(self.model, own) if hasattr(self.model, own) else self.model
-        given = np.asarray(ask(frame), dtype=np.float64)
+        try:
+            answers = np.asarray(ask(frame))
+        except IsonomyError:
+            raise
+        except Exception as error:  # whatever an estimator raises for rows that it does not take
+            why = first_line(error)
+            raise NetworkError(
+                f"'{self.name}' fails for people whom the schema '{self.schema.name}' allows: {why}; fit it on such "
+                "people, or leave them out of the table and what they have out of the schema."
+            ) from error
+        if self._classes and self.head == "probability":
+            chosen = np.array([text_of(each) for each in answers.ravel().tolist()], dtype=object)
+            answers = chosen[:, None] == np.array(self._classes, dtype=object)
+        given = np.asarray(answers, dtype=np.float64)
         given = given.reshape(-1, 1) if given.ndim == 1 else given
         if given.ndim != 2 or len(given) != len(x) or not given.shape[1] or not np.isfinite(given).all():
             raise NetworkError(f"'{self.name}' must give finite numbers for {len(x)} rows. Got shape {given.shape}.")
@@ -168,6 +184,7 @@ class Enumeration(Model):
         """Return the model of the predictions of a ``table`` alone, with its ``head`` and ``name``."""
         made = cls.__new__(cls)
         made.model, made.schema, made.columns, made.name, made.head = None, None, (), name, head  # type: ignore[assignment]
+        made._classes = ()
         made.named, made._order, made._width, made._outputs = (), (), table.width, table.outputs
         made._table, made._lock, made._identity, made.limit = table, threading.Lock(), "", 2**26
         return made

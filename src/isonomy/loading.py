@@ -12,7 +12,7 @@ from typing import Any
 from isonomy.errors import AssumedHeadWarning, FileError, IsonomyError, NetworkError, ParameterError, template
 from isonomy.model import Model
 from isonomy.networks.graph import HeadChoice
-from isonomy.networks.inputs import ReaderContext, adapter
+from isonomy.networks.inputs import ReaderContext
 from isonomy.networks.load import load_model as load_network_model
 from isonomy.networks.load import open_network
 from isonomy.networks.network import Network
@@ -74,8 +74,7 @@ def open_source(source: Any, schema: Schema | None = None, **options: Any) -> Mo
     if callable(getattr(source, "state_dict", None)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", AssumedHeadWarning)  # its remark is shown
-            network = Network.from_torch(source, head=head)
-        return network if schema is None else network.adapted(adapter(context, network.input_width))
+            return Network.from_torch(source, schema, head=head, reads=reads)
     if callable(getattr(source, "predict", None)):
         read = import_module("isonomy.networks.sklearn_reader").read_sklearn(source, context, head)
         return Network.of(read, type(source).__name__)

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+import isonomy
 from isonomy.auditing.guess import guess_schema
 from isonomy.auditing.plan import Roles
 from isonomy.auditing.proposal import draft, propose
+from isonomy.errors import NetworkError
 
 N = 120
 
@@ -91,3 +94,36 @@ def test_a_grade_is_a_number_for_a_model_of_numbers(live: bool, table: pd.DataFr
     assert (
         proposal.ready and "classes" not in proposal.schema.split("[label]")[1].split("[features")[0].split("\n", 2)[2]
     )
+
+
+def test_months_are_dates_and_versions_are_not() -> None:
+    months = [f"{1 + i % 12:02d}/{2000 + i % 20}" for i in range(60)]
+    table = pd.DataFrame({"month": months, "iso": [f"20{10 + i % 9}-0{1 + i % 9}" for i in range(60)], "x": range(60)})
+    table = table.assign(code=[f"{i % 7}/{i % 5}" for i in range(60)], y=[i % 2 for i in range(60)])
+    guess = guess_schema(table, {}, "t", Roles(label="y"))
+    assert "it holds dates, such as '01/2000'" in guess.left_out["month"] and "iso" in guess.left_out
+    assert "code" in {each.name for each in guess.schema.features}
+
+
+def test_a_category_that_the_encoder_refuses_is_named(table: pd.DataFrame) -> None:
+    """In one call, which can neither read the model nor ask it about such people."""
+    table = table[["age", "town", "two_year_recid"]]
+    known = table[table["town"] != "Leeds"]
+    steps = make_column_transformer((StandardScaler(), ["age"]), (OneHotEncoder(), ["town"]))
+    model = make_pipeline(steps, LogisticRegression()).fit(known[["age", "town"]], known["two_year_recid"])
+    words = (
+        "neither be read nor asked.*unknown categories .'Leeds'.*'Leeds' of column 'town' is in the schema but unknown"
+    )
+    with pytest.raises(NetworkError, match=words):
+        isonomy.audit(model, table, label="two_year_recid", quiet=True, progress=None)
+    audit = isonomy.audit(model, known, label="two_year_recid", protected="town", quiet=True, progress=None)
+    assert audit.certificate.problem.model.kind == "network"
+
+
+def test_missing_values_may_be_anybodys(table: pd.DataFrame) -> None:
+    table = table.assign(town=[None, *table["town"][1:]])
+    guess = guess_schema(table, {}, "t", Roles(label="two_year_recid"))
+    town, years = (guess.schema[name] for name in ("town", "years"))
+    assert town.missing == "category" and years.flagged
+    assert all("1 missing, as a person's may be" in guess.remarks[name] for name in ("town", "years"))
+    assert "Rare: 'Leeds' (1)" in guess.remarks["town"]

@@ -312,7 +312,6 @@ def number_pipeline(step: Any) -> Any:
 REFUSED: dict[str, tuple[Any, str]] = {
     "logarithm": (number_pipeline(FunctionTransformer(np.log1p)), "log1p is not affine"),
     "normalizer": (number_pipeline(Normalizer()), "own norm is not affine"),
-    "clipped": (number_pipeline(MinMaxScaler(clip=True)), "clip=True"),
     "whitened": (number_pipeline(PCA(1, whiten=True)), "whiten=True"),
     "forest": (
         make_pipeline(PREPROCESSING["standard"], RandomForestClassifier(3)),

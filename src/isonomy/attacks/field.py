@@ -76,7 +76,9 @@ class Field:
 
     def received(self, scores: FloatArray) -> FloatArray:
         """Return the outputs of these scores: probabilities, or the numbers themselves."""
-        return scores if self.head.kind == "regression" else sigmoid(scores)
+        if self.head.kind in ("regression", "probability"):
+            return np.clip(scores, 0.0, 1.0) if self.head.kind == "probability" else scores
+        return sigmoid(scores)
 
     def scores_and_gradient(
         self, y: FloatArray, target: IntArray, sign: FloatArray, extent: FloatArray | None = None, share: float = 1.0

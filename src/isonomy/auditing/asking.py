@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -127,6 +127,11 @@ def ask(
     opened = None if named else open_source(source, made.schema, **made.reading.options)
     inputs = read_inputs(plan, opened, schema=made.schema, table=table, metric=metric)
     notes = made.notes
+    if source is not model and inputs.model.head == "regression":
+        raise NetworkError(
+            f"'{source.name}' gives numbers of which no largest change is known, so an audit can prove nothing of it: "
+            f"{_unread(notes)}; where similar people can be listed, isonomy.certify takes output_range=(low, high)."
+        )
     if source is not model and (why := _endless(inputs, plan.delta)):
         inputs = replace(inputs, model=FoundOnly(source.model, inputs.schema, name=source.name))
         limit = f"similar people cannot all be listed ({why})"
@@ -186,18 +191,29 @@ def _drafted(
     made = draft(given.table, given.marks, given.name, model, roles, chosen, schema)
     if not made.reading.problem or isinstance(model, str | Path | Model) or not predicts(model):
         return model, made
-    source = Enumeration(AsGiven(model, given.table, given.kind), made.schema, name=_name(model))
-    again = draft(given.table, given.marks, given.name, source, roles, {}, schema)
     why = made.reading.problem.rstrip(".")
-    return source, replace(
-        again, notes=(*again.notes, f"the model is asked for its predictions, as it cannot be read: {why}")
-    )
+    try:
+        source = Enumeration(AsGiven(model, given.table, given.kind), made.schema, name=_name(model))
+        again = draft(given.table, given.marks, given.name, source, roles, {}, schema)
+    except NetworkError as error:
+        raise NetworkError(
+            f"The model can neither be read nor asked. {error} It was not read because: {why}."
+        ) from None
+    return source, replace(again, notes=(*again.notes, f"{_ASKED}{why}"))
+
+
+_ASKED = "the model is asked for its predictions, as it cannot be read: "
+
+
+def _unread(notes: Iterable[str]) -> str:
+    """Return why a model could not be read."""
+    return next((note.removeprefix(_ASKED) for note in notes if note.startswith(_ASKED)), "it cannot be read")
 
 
 def _endless(inputs: Inputs, delta: float) -> str:
-    """Return why not everybody similar can be listed; "" where it can be done, or numbers are predicted."""
+    """Return why not everybody similar can be listed; "" where it can be done."""
     people = inputs.people
-    if people is None or inputs.model.head == "regression":
+    if people is None:
         return ""
     problem = Problem.of(inputs.model, inputs.metric, delta, people.domain, inputs.schema)
     try:

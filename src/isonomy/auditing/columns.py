@@ -25,7 +25,9 @@ RARE, FEW = 0.005, 5
 
 _AGE = re.compile(r"(?i)(^|[_\s.-])age($|[_\s.-])")
 _CODE = re.compile(r"(?i)(^|[_\s.-])(zip|zip_?code|postal|post_?code|plz)")
-_DATE = r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}"
+_DATE = (
+    r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([ T].*)?|\d{1,2}[ -][A-Za-z]{3,9}[ -]\d{2,4}|\d{1,2}[-/.]\d{4}|\d{4}[-/]\d{1,2}"
+)
 _AMOUNT = r"[$€£]?\s*[+-]?\d[\d.,' ]*\s*(%|[$€£]|[A-Za-z]{1,6})?"
 _COMMON = "class count data label level number outcome rate result score status target total type year years"
 

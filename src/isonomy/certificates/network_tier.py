@@ -279,7 +279,7 @@ def _value(
     """Return the outputs (n,) at points, and their gradients (n, m) times the sign."""
     scores, gradient = field.scores_and_gradient(point, aim, signs)
     received = field.received(scores[:, target])
-    if field.head.kind == "regression":
+    if field.head.kind in ("regression", "probability"):
         return received, gradient
     return received, gradient * (received * (1 - received))[:, None]
 

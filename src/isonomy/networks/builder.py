@@ -36,7 +36,7 @@ from isonomy.networks.graph import (
     numbers_of,
 )
 from isonomy.networks.limits import AT_ONCE, Allowance
-from isonomy.networks.preprocessing import Table, affine_of, required_values
+from isonomy.networks.preprocessing import Bent, ExactAffine, Table, affine_of, required_values
 from isonomy_verify.arithmetic import TINY, gamma
 
 BATCH = 3  # individuals in a nominal table; more than one, so that mixing them is noticed
@@ -57,12 +57,14 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class ReadModel:
-    """What a reader gives: the graph up to its raw outputs, their meaning, and what a file calls their classes."""
+    """What a reader gives: the graph up to its raw outputs, their meaning, and what a file calls their classes;
+    ``on_schema``: it reads the coordinates of a schema already."""
 
     graph: Graph
     head: Head
     assumed_head: bool = False  # several raw outputs were taken as a softmax, as is custom; nothing said so
     named: tuple[str, ...] = ()
+    on_schema: bool = False
 
 
 UNFINISHED = {
@@ -152,8 +154,21 @@ class Builder:
         """Return the numbers of a table of cells as an affine map of the coordinates; other operands as they are."""
         if not isinstance(operand, Table):
             return operand
-        map_of = affine_of(required_values(operand.columns), self.input.width, self.allowance)
-        return self.apply(map_of, self.input, shape=operand.shape)
+        return self._functions(required_values(operand.columns), operand.shape)
+
+    def _functions(self, functions: Sequence[ExactAffine], shape: Sequence[int]) -> Value:
+        """Return functions of the coordinates, behind the bent ones among their terms."""
+        bends = list(dict.fromkeys(each for function in functions for each in function.bends))
+        parts, places = [self.input], dict[Bent, int]()
+        for kind in dict.fromkeys(each.activation for each in bends):
+            own = [each for each in bends if each.activation == kind]
+            places |= {each: sum(part.width for part in parts) + i for i, each in enumerate(own)}
+            inner = self._functions([each.inner for each in own], (len(own),))
+            parts.append(self.apply(Node("activation", activation=kind), inner))
+        width = sum(part.width for part in parts)
+        map_of = affine_of([each.placed(places) for each in functions], width, self.allowance)
+        read = self.apply(Node("concat"), *parts, shape=(width,)) if bends else self.input
+        return self.apply(map_of, read, shape=shape)
 
     def linear(self, value: Value, function: Callable[[FloatArray], Constant], bias: Constant | None = None) -> Value:
         """Apply a linear function of each individual, known by its values at the unit vectors, and add a bias."""

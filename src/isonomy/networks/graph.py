@@ -35,7 +35,7 @@ from isonomy_verify.network import Node as Node
 from isonomy_verify.network import node_widths
 
 Constant = npt.NDArray[Any]
-Head = Literal["softmax", "sigmoid", "regression"]
+Head = Literal["softmax", "sigmoid", "regression", "probability"]
 HeadChoice = Literal["auto", "softmax", "sigmoid", "regression"]
 
 

@@ -156,7 +156,8 @@ def in_class_order(read: ReadModel, schema: Schema | None, own: Sequence[str]) -
     if list(wanted) == list(own):
         return read
     order = Node("select", columns=tuple(list(own).index(each) for each in wanted))
-    node = affine([[-1.0]], roundings=0) if read.head == "sigmoid" else order
+    turned = {"sigmoid": affine([[-1.0]], roundings=0), "probability": affine([[-1.0]], [1.0])}
+    node = turned[read.head] if read.graph.widths[-1] == 1 else order
     return replace(read, graph=read.graph.appended(node, "classes"), named=tuple(wanted))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from isonomy.errors import AssumedHeadWarning, FileError, NetworkError, ParameterError, needed, template
 from isonomy.given import choice, instance
 from isonomy.networks.graph import HeadChoice
-from isonomy.networks.inputs import ReaderContext, Reads, adapter, schema_adapter
+from isonomy.networks.inputs import ReaderContext, Reads, adapter
 from isonomy.networks.limits import FILE, reading_file
 from isonomy.networks.network import Network
 from isonomy.networks.preprocessing import Noted
@@ -40,8 +40,7 @@ def load_model(source: Any, schema: Schema | None = None, *, head: HeadChoice = 
     if isinstance(source, str | Path):
         return load_network(source, schema, head=head)
     if callable(getattr(source, "state_dict", None)):
-        network = Network.from_torch(source, head=head)
-        return network if schema is None else network.adapted(schema_adapter(schema, network.input_width))
+        return Network.from_torch(source, schema, head=head)
     if callable(getattr(source, "predict", None)):
         return Network.from_sklearn(source, schema, head=head)
     expected = "a path, a torch module, a fitted scikit-learn estimator or a Network"
@@ -114,7 +113,7 @@ def open_network(
         read = getattr(import_module(f"isonomy.networks.{module}"), function)(file, asked, **options)
         opened = {option: given[option] for option in OPTIONS}
         network = Network.of(read, file.stem if name is None else name, opened)
-        if schema is None or "reads" in used:  # the graph reads the schema's coordinates already
+        if schema is None or "reads" in used or read.on_schema:  # the graph reads the schema's coordinates already
             return network
         return network.adapted(adapter(asked, network.input_width))
 

@@ -22,7 +22,7 @@ from isonomy.networks.graph import Activation, Graph, HeadChoice, Node, affine, 
 from isonomy.networks.graph import Head as Head
 from isonomy.networks.graph import activation as elementwise
 from isonomy.networks.influence import read_coordinates
-from isonomy.networks.inputs import ReaderContext, Reads
+from isonomy.networks.inputs import ReaderContext, Reads, adapter
 from isonomy.population.encoding import text_of
 from isonomy.population.population import Population
 from isonomy.population.schema import Schema
@@ -41,7 +41,7 @@ class Network(Model):
 
     ``graph`` ends before the head, in *raw outputs*. The head ``"softmax"`` makes them the probabilities of
     two or more classes; ``"sigmoid"`` makes a single one the probability of class 1 of two, and several of
-    them independent probabilities; ``"regression"`` leaves them as numbers.
+    them independent probabilities; ``"regression"`` leaves them as numbers, ``"probability"`` as probabilities.
     """
 
     kind: ClassVar[str] = "network"
@@ -70,20 +70,28 @@ class Network(Model):
     def from_torch(
         cls,
         module: torch.nn.Module,
+        schema: Schema | None = None,
         *,
         width: int | None = None,
         head: HeadChoice = "auto",
+        reads: Reads = "auto",
         name: str | None = None,
     ) -> Network:
         """Read a ``module`` of ``torch.nn`` in evaluation mode under a ``name``; it is itself left as it is.
 
+        With a ``schema``, which embeddings of categories need, it reads the schema's coordinates, as ``reads`` or
+        ``[model.inputs]`` says; several inputs read the columns whose names they have.
         ``width`` is the number of features, needed only when the first layer does not show it. ``head`` is read from
         the end of the module; several raw outputs are taken as a softmax with a warning, unless it is given.
         """
         needed("torch", "torch", "A live torch module")
         from isonomy.networks.torch_reader import read_torch
 
-        network = cls.of(read_torch(module, width=width, head=head), type(module).__name__ if name is None else name)
+        given = ReaderContext(schema, reads)
+        read = read_torch(module, width=width, head=head, given=given)
+        network = cls.of(read, type(module).__name__ if name is None else name)
+        if schema is not None and not read.on_schema:
+            network = network.adapted(adapter(given, network.input_width))
         if network.assumed_head:
             warnings.warn(network.remark, AssumedHeadWarning, stacklevel=2)
         return network
@@ -174,6 +182,8 @@ class Network(Model):
             return np.asarray(odds / odds.sum(1, keepdims=True))
         if self.head == "sigmoid":
             return sigmoid(np.hstack([-logits, logits]) if self.classes == 1 else logits)
+        if self.head == "probability":
+            return np.clip(np.hstack([1.0 - logits, logits]) if self.classes == 1 else logits, 0.0, 1.0)
         return logits
 
     def adapted(self, adapter: Node) -> Network:
@@ -200,8 +210,6 @@ class Network(Model):
         cls, section: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]], head: HeadName, name: str
     ) -> Network:
         """Return the network of a ``section`` and ``arrays`` of a record, with its ``head`` and ``name``."""
-        if head == "probability":
-            raise NetworkError(f"A network has no head '{head}'.")
         return cls(graph_of(section["kinds"], section["names"], arrays), head, name)
 
     def read_features(self, schema: Schema) -> tuple[str, ...]:

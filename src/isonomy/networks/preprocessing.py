@@ -28,7 +28,7 @@ import pandas as pd
 
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.given import FINITE
-from isonomy.networks.graph import Constant, Node, affine, numbers
+from isonomy.networks.graph import Activation, Constant, Node, activation, affine, numbers
 from isonomy.networks.limits import Allowance
 from isonomy.population.encoding import text_of
 from isonomy.population.feature import Feature
@@ -48,20 +48,29 @@ that the models know. A model that is read with such a table is of no other use.
 Unknown = Callable[[tuple[Cell, ...]], Any]  # what a category becomes that the model does not know
 
 
-_Terms = Mapping[int | None, Fraction]
+@dataclass(frozen=True, eq=False)
+class Bent:
+    """What an activation makes of an affine function: one more coordinate to what reads it."""
+
+    activation: Activation
+    inner: ExactAffine
+
+
+_Terms = Mapping[int | Bent | None, Fraction]
 
 
 @dataclass(frozen=True)
 class ExactAffine:
     """``terms[None] + sum_i terms[i] x_i`` exactly; ``reach`` is the same with absolute values, summed along the chain,
-    for the bound of a floating-point run of the original steps."""
+    for the bound of a floating-point run of the original steps. A term may stand for a bent function in the place of a
+    coordinate."""
 
     terms: _Terms
     reach: _Terms
     roundings: int = 0
 
     @classmethod
-    def coordinate(cls, index: int) -> ExactAffine:
+    def coordinate(cls, index: int | Bent) -> ExactAffine:
         """Return the coordinate itself."""
         return cls({index: Fraction(1)}, {index: Fraction(1)})
 
@@ -85,6 +94,21 @@ class ExactAffine:
             other = ExactAffine.of(other)
         terms = {i: term for i, term in _sum(self.terms, other.terms).items() if term}
         return ExactAffine(terms, _sum(self.reach, other.reach), max(self.roundings, other.roundings) + 1)
+
+    @property
+    def bends(self) -> list[Bent]:
+        """Return the bent functions among its terms."""
+        return [each for each in self.reach if isinstance(each, Bent)]
+
+    def placed(self, places: Mapping[Bent, int]) -> ExactAffine:
+        """Return the same function of coordinates among which bent functions have places."""
+        terms: dict[int | Bent | None, Fraction] = {_place(i, places): term for i, term in self.terms.items()}
+        reach: dict[int | Bent | None, Fraction] = {_place(i, places): term for i, term in self.reach.items()}
+        return replace(self, terms=terms, reach=reach)
+
+
+def _place(term: int | Bent | None, places: Mapping[Bent, int]) -> int | None:
+    return places[term] if isinstance(term, Bent) else term
 
 
 def _sum(first: _Terms, second: _Terms) -> _Terms:
@@ -129,6 +153,8 @@ def affine_of(functions: Sequence[ExactAffine], width: int, allowance: Allowance
             if reach > FINITE:
                 raise NetworkError("A scale of the model's inputs is too extreme: its weight overflows.")
             gap = abs(term - Fraction(float(term)))
+            if isinstance(i, Bent):
+                raise NetworkError("what is bent can be read by a pipeline, not by an adapter.")
             if i is None:
                 bias[row], bias_error[row], bias_size[row] = float(term), rounded_up(gap), rounded_up(reach)
             else:
@@ -400,6 +426,17 @@ def scaled(
     return made
 
 
+def clipped(columns: Sequence[Column], low: Any, high: Any) -> list[Column]:
+    """Return each column between two numbers; a missing cell stays missing."""
+    least, most, what = exact(low, "a limit"), exact(high, "a limit"), activation("clip", (low, high))
+    made: list[Column] = []
+    for column in map(as_number, columns):
+        value = ExactAffine.coordinate(Bent(what, column.value))
+        filled = min(max(column.filled, least), most)
+        made.append(replace(column, value=value, filled=filled, integer_range=None))
+    return made
+
+
 def _for_each(values: Sequence[Any], columns: Sequence[Column]) -> Sequence[Any]:
     """Return one value for each column, where one may serve all."""
     if len(values) not in (1, len(columns)):
@@ -468,6 +505,19 @@ def embedded(column: Column, matrix: Constant) -> list[Column]:
         raise NetworkError(f"column '{column.name}': index {outside} is outside the {len(rows)} rows of the lookup.")
     entries = rows[at].T.tolist()
     return [choice.numbers([exact(each, "an entry of the lookup") for each in row]) for row in entries]
+
+
+def numbered(column: Column) -> Column:
+    """Return a column with the row of an embedding in the place of a category."""
+    return column.numbers([Fraction(i) for i in _indices(column)]) if isinstance(column, Choice) else column
+
+
+def whole(table: Table) -> Table:
+    """Return a table as whole numbers, as the rows of an embedding; refuse numbers that a conversion would cut."""
+    cut = next((each for each in table.columns if isinstance(each, Number) and each.integer_range is None), None)
+    if cut is not None:
+        raise UnsupportedOperationError(f"column '{cut.name}': a conversion that cuts a number is not supported.")
+    return table
 
 
 def _indices(choice: Choice) -> list[int]:

@@ -9,9 +9,9 @@ gaps are theirs.
 
 **Soundness.** Estimators and transformers are read by their exact type; what is not an affine function of the
 coordinates is refused. Outputs are put into the order of the schema's classes.
-**Safety.** skops lists the types that a file asks for before it makes any of them; only its own trusted ones, and three
-parts of fitted networks, are accepted. How much the file unpacks to is added up before that: every mention of an array
-is read anew, and an array is made in the shape that its own first bytes say.
+**Safety.** skops lists the types that a file asks for before it makes any of them; only its own trusted ones, and some
+plain parts of fitted models, are accepted. How much the file unpacks to is added up before that: every mention of an
+array is read anew, and an array is made in the shape that its own first bytes say.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import math
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,13 @@ from sklearn import compose, decomposition, feature_selection, impute, linear_mo
 from sklearn import preprocessing as scalers
 from sklearn.base import BaseEstimator
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 
 from isonomy.errors import FileError, NetworkError, ParameterError, UnsupportedOperationError, needed, template
 from isonomy.networks import preprocessing
 from isonomy.networks.builder import Builder, ReadModel, Value
+from isonomy.networks.combined import COMBINED, Result
 from isonomy.networks.graph import Head, HeadChoice
 from isonomy.networks.inputs import ReaderContext, in_class_order, model_columns
 from isonomy.networks.limits import Allowance, open_archive, read_member, reading
@@ -51,12 +54,11 @@ def read_sklearn(estimator: Any, given: ReaderContext, head: HeadChoice) -> Read
         raise ParameterError(template("estimator", "a fitted scikit-learn estimator or pipeline", type(estimator)))
     with reading(type(estimator).__name__, absent="is not fitted, or not as expected"):
         steps, last = _split_pipeline(estimator)
-        rule = _rule(last)
+        _rule(last)
+        source: Value | Table
         if schema is None:
-            if steps:
-                raise NetworkError("a pipeline reads raw rows: give the schema that describes them.")
             builder = Builder((int(last.n_features_in_),), allowance=given.allowance)
-            value = builder.input
+            source = builder.input
         else:
             first = (*steps, last)[0]
             while type(first) is pipeline.Pipeline:
@@ -64,20 +66,36 @@ def read_sklearn(estimator: Any, given: ReaderContext, head: HeadChoice) -> Read
             names = getattr(first, "feature_names_in_", None)
             width = int(first.n_features_in_)
             columns = model_columns(given, names=None if names is None else list(map(str, names)), width=width)
-            for step in steps:
-                columns = _transformed(step, columns)
             builder = Builder((schema.width,), allowance=given.allowance)
-            builder.at = "adapter"
-            value = builder.numeric(Table(tuple(columns), (len(columns),)))
-        if value.width != last.n_features_in_:
-            raise NetworkError(f"it reads {last.n_features_in_} features, but {value.width} arrive.")
-        builder.at = type(last).__name__
-        output, own = rule(builder, value, last, head)
+            source = Table(tuple(columns), (len(columns),))
+        output, own = _read(builder, source, estimator, head)
         independent = own == "sigmoid" and output.width > 1  # answers of their own, not classes
-        read = in_class_order(builder.finish(output, own), schema, () if independent else _classes(last))
+        finished = builder.finish(output, "regression" if own == "probability" else own)
+        read = in_class_order(replace(finished, head=own), schema, () if independent else _classes(last))
         if head not in ("auto", own):
             raise NetworkError(f"{type(last).__name__} has the head '{own}', so head='{head}' cannot be.")
         return read
+
+
+def _read(builder: Builder, source: Value | Table, estimator: Any, head: HeadChoice = "auto") -> Result:
+    """Return the raw outputs of an estimator or pipeline that reads columns or numbers, and what they mean."""
+    steps, last = _split_pipeline(estimator)
+    rule = _rule(last)
+    if steps and not isinstance(source, Table):
+        raise NetworkError("a pipeline reads raw rows: give the schema that describes them.")
+    if isinstance(source, Table):
+        columns = list(source.columns)
+        for step in steps:
+            columns = _transformed(step, columns)
+        source = Table(tuple(columns), (len(columns),))
+    if source.width != last.n_features_in_:
+        raise NetworkError(f"it reads {last.n_features_in_} features, but {source.width} arrive.")
+    if type(last) in COMBINED:
+        return COMBINED[type(last)](builder, source, last, partial(_read, builder))
+    builder.at = "adapter"
+    value = builder.numeric(source)
+    builder.at = type(last).__name__
+    return rule(builder, value, last, head)
 
 
 def _split_pipeline(estimator: Any) -> tuple[list[Any], Any]:
@@ -86,6 +104,8 @@ def _split_pipeline(estimator: Any) -> tuple[list[Any], Any]:
         *before, last = (step for _, step in _unmodified(estimator).steps)
         inner, core = _split_pipeline(last)
         return [step for step in before if not _does_nothing(step)] + inner, core
+    if type(estimator) is FrozenEstimator:
+        return _split_pipeline(_unmodified(estimator).estimator)
     if isinstance(estimator, BaseSearchCV) and hasattr(estimator, "best_estimator_"):
         kinds = type(estimator).__mro__
         if any(name in vars(kind) for kind in kinds[: kinds.index(BaseSearchCV)] for name in _ANSWERS):
@@ -109,9 +129,6 @@ def _unmodified(part: Any) -> Any:
     return part
 
 
-_Result = tuple[Value, Head]  # the raw outputs, and what they mean
-
-
 def _refuse_known(estimator: Any) -> None:
     """Refuse a model of whose kind, or of whose bases' kind, it is known why it cannot be read."""
     why = why_unread(*(f"{kind.__module__}.{kind.__qualname__}" for kind in type(estimator).__mro__))
@@ -119,8 +136,11 @@ def _refuse_known(estimator: Any) -> None:
         raise UnsupportedOperationError(f"the estimator {type(estimator).__name__} cannot be read: {why}.")
 
 
-def _rule(estimator: Any) -> Callable[[Builder, Value, Any, Any], _Result]:
+def _rule(estimator: Any) -> Callable[..., Result]:
     rule = _ESTIMATORS.get(type(estimator))
+    if type(estimator) in COMBINED:
+        _unmodified(estimator)
+        return COMBINED[type(estimator)]
     if rule is None:
         _refuse_known(estimator)
         raise UnsupportedOperationError(
@@ -133,7 +153,7 @@ def _rule(estimator: Any) -> Callable[[Builder, Value, Any, Any], _Result]:
     return rule
 
 
-def _perceptron(builder: Builder, x: Value, estimator: Any, head: Any) -> _Result:
+def _perceptron(builder: Builder, x: Value, estimator: Any, head: Any) -> Result:
     kind = {"logistic": "sigmoid", "identity": None}.get(estimator.activation, estimator.activation)
     for layer, (weight, bias) in enumerate(zip(estimator.coefs_, estimator.intercepts_, strict=True)):
         x = builder.matmul(builder.activation(x, kind) if layer and kind else x, weight, bias)
@@ -143,7 +163,7 @@ def _perceptron(builder: Builder, x: Value, estimator: Any, head: Any) -> _Resul
     return x, heads[estimator.out_activation_]
 
 
-def _probabilities(builder: Builder, x: Value, estimator: Any, head: Any) -> _Result:
+def _probabilities(builder: Builder, x: Value, estimator: Any, head: Any) -> Result:
     """Read a linear model whose probabilities are the sigmoid or the softmax of its decision."""
     weight, bias = np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_)
     if hasattr(estimator, "loss") and estimator.loss != "log_loss":
@@ -156,7 +176,7 @@ def _probabilities(builder: Builder, x: Value, estimator: Any, head: Any) -> _Re
     return builder.matmul(x, weight.T, bias), "sigmoid" if len(weight) == 1 else "softmax"
 
 
-def _decision(builder: Builder, x: Value, estimator: Any, head: Any) -> _Result:
+def _decision(builder: Builder, x: Value, estimator: Any, head: Any) -> Result:
     """Read a linear classifier without probabilities: only the number that it decides by."""
     if head != "regression":
         raise UnsupportedOperationError(
@@ -165,7 +185,7 @@ def _decision(builder: Builder, x: Value, estimator: Any, head: Any) -> _Result:
     return _number(builder, x, estimator, head)
 
 
-def _number(builder: Builder, x: Value, estimator: Any, head: Any) -> _Result:
+def _number(builder: Builder, x: Value, estimator: Any, head: Any) -> Result:
     return builder.matmul(x, np.atleast_2d(estimator.coef_).T, estimator.intercept_), "regression"
 
 
@@ -174,7 +194,7 @@ def _classes(estimator: Any) -> tuple[str, ...]:
     return tuple(str(cell_of(each)) for each in own_classes) if np.ndim(own_classes) == 1 else ()
 
 
-_ESTIMATORS: dict[type, Callable[[Builder, Value, Any, Any], _Result]] = {
+_ESTIMATORS: dict[type, Callable[[Builder, Value, Any, Any], Result]] = {
     **dict.fromkeys((neural_network.MLPClassifier, neural_network.MLPRegressor), _perceptron),
     **dict.fromkeys((linear_model.LogisticRegression, linear_model.LogisticRegressionCV), _probabilities),
     **dict.fromkeys((linear_model.SGDClassifier, LinearDiscriminantAnalysis), _probabilities),
@@ -247,12 +267,12 @@ def _scale(**parts: str) -> Callable[[Any, Columns], Columns]:
     """Return the rule ``(x - minus) * times / over + plus``, each named by the attribute that holds it."""
 
     def rule(step: Any, columns: Columns) -> Columns:
-        if getattr(step, "clip", False):
-            raise UnsupportedOperationError("clip=True is not affine; fit it with clip=False.")
         given = {part: getattr(step, attribute) for part, attribute in parts.items()}
         if not getattr(step, "with_mean", True):
             given["minus"] = None  # the means may be stored all the same
-        return preprocessing.scaled(columns, **{part: each for part, each in given.items() if each is not None})
+        made = preprocessing.scaled(columns, **{part: each for part, each in given.items() if each is not None})
+        limits = getattr(step, "feature_range", (-1.0, 1.0)) if getattr(step, "clip", False) else None
+        return made if limits is None else preprocessing.clipped(made, *limits)
 
     return rule
 
@@ -376,12 +396,15 @@ _REFUSED = {
 
 # -- skops files
 
-# Parts of a fitted MLPClassifier or MLPRegressor that skops does not list itself: plain holders of numbers.
+# Parts of fitted networks, calibrations and votes that skops does not list itself: plain holders of numbers and parts.
 _TRUSTED = (
     "numpy.dtype",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     "sklearn.preprocessing._label.LabelBinarizer",
+    "sklearn.utils._bunch.Bunch",
 )
 
 

@@ -14,26 +14,31 @@ and in the end the graph is compared with a run of the module: a disagreement is
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, fx, nn
 from torch.export.graph_signature import InputKind, TensorArgument
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from isonomy.arithmetic import FloatArray
 from isonomy.errors import FileError, NetworkError, ParameterError, UnsupportedOperationError, template
 from isonomy.networks import operations
 from isonomy.networks.builder import BATCH, Builder, ReadModel, Value
-from isonomy.networks.graph import Graph, HeadChoice, numbers
-from isonomy.networks.inputs import ReaderContext
+from isonomy.networks.graph import Graph, HeadChoice, numbers, numbers_of
+from isonomy.networks.inputs import ReaderContext, feed
 from isonomy.networks.limits import MATRIX, one_line, open_archive, read_member, reading
 from isonomy.networks.operations import Call, Rule, elementwise, identity, rule
+from isonomy.networks.preprocessing import Choice, Table, affine_of, numbered, required_values, whole
 from isonomy.population.toml import read_json
 
 _ADVICE = "export the model to ONNX instead"
@@ -41,8 +46,14 @@ _LARGEST = 2**30  # bytes of one member of an archive
 _KINDS = {6: torch.float16, 7: torch.float32, 8: torch.float64, 5: torch.int64, 4: torch.int32, 13: torch.bfloat16}
 
 
-def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice = "auto") -> ReadModel:
-    """Return the graph of a module up to its raw outputs, and its head."""
+def read_torch(
+    module: nn.Module, *, width: int | None = None, head: HeadChoice = "auto", given: ReaderContext | None = None
+) -> ReadModel:
+    """Return the graph of a module up to its raw outputs, and its head.
+
+    One that looks up embeddings reads raw cells, which only a schema, ``given``, describes: then the graph reads the
+    schema's coordinates.
+    """
     if not isinstance(module, nn.Module):
         raise ParameterError(template("module", "a torch.nn.Module", type(module).__name__))
     if width is not None and (not isinstance(width, int) or width < 1):
@@ -53,19 +64,24 @@ def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice 
             raise NetworkError(f"Module '{name or label}' has a hook, which can make other numbers; {_ADVICE}.")
     with torch.no_grad(), reading(label):
         frozen = copy.deepcopy(module).cpu().eval()
-        columns = _seen_width(frozen) if width is None else width
-        _run(frozen, _table(frozen, columns))
+        if any(isinstance(part, nn.Embedding) for part in frozen.modules()):
+            people = _looked_up(frozen, given)
+        else:
+            columns = _seen_width(frozen) if width is None else width
+            people = _Drawn(frozen, Builder((columns,)))
+        _run(frozen, *people.draw(BATCH))
         try:
-            exported = torch.export.export(frozen, (_table(frozen, columns),), strict=False)
+            exported = torch.export.export(frozen, people.draw(BATCH), strict=False)
         except Exception as error:  # exporting runs the user's code, which can fail in any way
             reason = one_line(f"{type(error).__name__}: {error}")[:300]
             raise NetworkError(f"it cannot be exported, as its forward must not branch on data ({reason}).") from error
-        program = _Program(Builder((columns,)))
+        program = _Program(people.builder)
+        fed = iter(people.fed)
         stored = {**exported.state_dict, **exported.constants}
         for spec in exported.graph_signature.input_specs:
             if isinstance(spec.arg, TensorArgument):
                 if spec.kind == InputKind.USER_INPUT:
-                    program.known[spec.arg.name] = program.builder.input
+                    program.known[spec.arg.name] = next(fed)
                 else:
                     program.store(spec.arg.name, stored[str(spec.target)])
         for node in exported.graph.nodes:
@@ -74,8 +90,8 @@ def read_torch(module: nn.Module, *, width: int | None = None, head: HeadChoice 
             elif node.op == "output":
                 read = program.finish([program.get(str(each)) for each in node.args[0]], head)
         for rows in _CONFIRMED:
-            _confirm(frozen, read.graph, _ENDINGS[program.builder.ending], rows)
-    return read
+            _confirm(frozen, read.graph, _ENDINGS[program.builder.ending], people, rows)
+    return replace(read, on_schema=people.tables is not None)
 
 
 def read_pt2(path: Path, given: ReaderContext, head: HeadChoice) -> ReadModel:
@@ -107,14 +123,27 @@ def read_pt2(path: Path, given: ReaderContext, head: HeadChoice) -> ReadModel:
             if source not in tensors:
                 raise NetworkError(f"its parameter '{source}' is not stored.")
             known[name] = tensors[source]
-    if len(inputs) != 1:
+    axes = {name: [_size(each) for each in graph["tensor_values"][name]["sizes"]] for name in inputs}
+    embeds = any("embedding" in str(node["target"]) for node in graph["nodes"])
+    if embeds and given.schema is None:
+        raise NetworkError(_EMBEDS)
+    if not embeds and len(inputs) != 1:
         raise NetworkError(f"one input, a table of individuals, is expected; there are {len(inputs)}.")
-    sizes = [_size(each) for each in graph["tensor_values"][inputs[0]]["sizes"]]
-    if len(sizes) < 2 or min(sizes[1:]) < 1:
+    if not inputs or any(len(sizes) < 2 - embeds or min(sizes[1:], default=1) < 1 for sizes in axes.values()):
         raise NetworkError("its input must have two axes, individuals and features.")
-    builder = Builder(sizes[1:], sizes[0] if sizes[0] > 1 else BATCH, inputs[0], given.allowance)
+    batch = next((sizes[0] for sizes in axes.values() if sizes[0] > 1), BATCH)
+    if embeds:
+        raw = (
+            given
+            if given.reads != "auto" or given.schema is None or given.schema.inputs
+            else replace(given, reads="raw")
+        )
+        builder, fed = feed({name: tuple(sizes[1:]) for name, sizes in axes.items()}, raw, batch)
+    else:
+        builder = Builder(axes[inputs[0]][1:], batch, inputs[0], given.allowance)
+        fed = {inputs[0]: builder.input}
     program = _Program(builder, trusted=False)
-    program.known[inputs[0]] = program.builder.input
+    program.known |= fed
     for name, tensor in known.items():
         program.store(name, tensor)
     for node in graph["nodes"]:
@@ -126,7 +155,11 @@ def read_pt2(path: Path, given: ReaderContext, head: HeadChoice) -> ReadModel:
         stack = str(node.get("metadata", {}).get("nn_module_stack", "")).split(";")[-1].split(",")
         layer = (stack[1], stack[2]) if len(stack) == 3 else ("", "")
         program.step(str(node["target"]), arguments, _names(node["outputs"]), operands, layer)
-    return program.finish([_argument(each, program, []) for each in graph["outputs"]], head)
+    read = program.finish([_argument(each, program, []) for each in graph["outputs"]], head)
+    return replace(read, on_schema=embeds)
+
+
+_EMBEDS = "it looks up an embedding of raw cells: give the schema that describes them."
 
 
 class _Program:
@@ -201,10 +234,15 @@ class _Program:
             self.storage |= dict.fromkeys(outputs, shared)
 
     def _compute(self, name: str, operation: Any, arguments: dict[str, Any]) -> Any:
+        if name not in _CELLS:
+            arguments = pytree.tree_map_only(Table, self.builder.numeric, arguments)
         operands = [arguments[each] for each in _OPERANDS if each in arguments]
-        if name not in _ANYTHING and not any(isinstance(each, Value) for each in pytree.tree_leaves(operands)):
+        given = [*operands, arguments.get("indices")]
+        if name not in _ANYTHING and not any(isinstance(each, Value | Table) for each in pytree.tree_leaves(given)):
             raise UnsupportedOperationError("an operation on constants alone is not supported.")
         call = Call(self.builder, arguments)
+        if name == "embedding":
+            operands = [arguments["weight"], arguments["indices"]]
         result = _RULES[name](call, *operands)
         if name != "_assert_tensor_metadata":
             usual = {each.name: each.default_value for each in operation._schema.arguments if each.has_default_value()}
@@ -216,18 +254,18 @@ class _Program:
         """Let torch itself move an array of positions."""
         value = arguments["self"]
         others = pytree.tree_leaves([each for key, each in arguments.items() if key != "self"])
-        if not isinstance(value, Value | Tensor) or any(isinstance(each, Value) for each in others):
+        if not isinstance(value, Value | Table | Tensor) or any(isinstance(each, Value | Table) for each in others):
             raise NetworkError("only its data may depend on the individual.")
         if any(isinstance(each, torch.dtype) for each in others):
             raise UnsupportedOperationError("reading the bits of numbers as another type is not supported.")
-        moved = torch.from_numpy(self.builder.positions(value)) if isinstance(value, Value) else value
+        moved = value if isinstance(value, Tensor) else torch.from_numpy(self.builder.positions(value))
         arguments = arguments | {"self": moved}
         if not self.trusted:  # a damaged file may ask for anything
             plan = operation(**pytree.tree_map_only(Tensor, lambda each: each.to("meta"), arguments))
             if any(each.numel() > MATRIX for each in pytree.tree_leaves(plan)):
                 raise NetworkError("the tensor that it asks for is larger than the supported size.")
         result = operation(**arguments)
-        if not isinstance(value, Value):
+        if isinstance(value, Tensor):
             return result
         if isinstance(result, Tensor):
             return self.builder.placed(value, result.numpy())
@@ -235,6 +273,7 @@ class _Program:
 
     def finish(self, outputs: Sequence[Any], head: HeadChoice) -> ReadModel:
         """Return the graph up to the raw outputs, and its head."""
+        outputs = [self.builder.numeric(each) for each in outputs]
         if len(outputs) != 1 or not isinstance(outputs[0], Value):
             raise NetworkError("one output that depends on the input is expected.")
         return self.builder.finish(outputs[0], head)
@@ -259,8 +298,17 @@ def _prelu(call: Call, x: Value) -> Value:
     return operations.prelu(call.builder, x, slopes.reshape(-1, *[1] * max(len(x.shape) - 1, 0)))
 
 
-def _convert(call: Call, x: Value, other: Any = None) -> Value:
+def _embedding(call: Call, weight: Any, indices: Any) -> Table:
+    call.options_read.update(("weight", "indices", "padding_idx", "scale_grad_by_freq", "sparse"))  # the last: training
+    if not isinstance(indices, Table) or isinstance(weight, Value | Table):
+        raise UnsupportedOperationError("only a lookup of a raw column in a constant matrix is supported.")
+    return indices.looked_up(numbers(weight))
+
+
+def _convert(call: Call, x: Value | Table, other: Any = None) -> Value | Table:
     wanted = call("dtype", other.dtype if isinstance(other, Tensor) else None)
+    if isinstance(x, Table) and wanted in (torch.int64, torch.int32):
+        return whole(x)
     if wanted not in (None, torch.float32, torch.float64):
         raise UnsupportedOperationError(f"a conversion to {wanted} is not supported.")
     return x
@@ -285,11 +333,13 @@ _SAME: dict[str, Rule] = {
     **dict.fromkeys(("to", "_to_copy", "type_as"), _convert),
     **dict.fromkeys(("dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout"), _dropout),
 }
+_CELLS = {*_SAME, "clone", "_assert_tensor_metadata", "cat", "concat", "embedding"}  # which take raw cells as they are
 _ANYTHING = {*_SAME, "clone", "_assert_tensor_metadata", "cat", "concat", "stack"}  # also of constants alone
 
 _RULES: dict[str, Rule] = _SAME | {
     "clone": identity,
     "_assert_tensor_metadata": lambda call, *_: None,
+    "embedding": _embedding,
     "linear": _linear,
     **dict.fromkeys(("matmul", "mm"), rule(operations.matmul)),
     "addmm": lambda call, bias, x, weight: operations.gemm(
@@ -335,7 +385,7 @@ _LAYOUTS = (
 def _live_step(program: _Program, node: fx.Node) -> None:
     """Read one node of an exported module, with its arguments by name."""
     args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda each: program.get(each.name))
-    constant = not any(isinstance(each, Value) for each in pytree.tree_leaves((args, kwargs)))
+    constant = not any(isinstance(each, Value | Table) for each in pytree.tree_leaves((args, kwargs)))
     operands = [each.name for each in node.all_input_nodes]
     schema = getattr(node.target, "_schema", None)
     names = [each.name for each in schema.arguments] if schema else [str(i) for i in range(len(args))]
@@ -370,16 +420,17 @@ class _LastOperation(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-def _run(module: nn.Module, table: Tensor) -> Tensor:
+def _run(module: nn.Module, *tables: Tensor) -> Tensor:
     """Return the outputs of the module itself."""
     recorder = _LastOperation()  # type: ignore[no-untyped-call]
     try:
         with recorder:
-            result = module(table)
+            result = module(*tables)
     except Exception as error:
         reason = one_line(f"{type(error).__name__}: {error}")[:300].rstrip(".")
+        count = sum(table[0].numel() for table in tables)
         raise NetworkError(
-            f"it does not run on {table.shape[1]} features: '{recorder.last}' fails ({reason}); its features and "
+            f"it does not run on {count} features: '{recorder.last}' fails ({reason}); its features and "
             "weights must agree in width."
         ) from error
     if not isinstance(result, Tensor):
@@ -412,26 +463,98 @@ _ENDINGS: dict[str, Callable[[Tensor], Tensor]] = {
 _CONFIRMED = (1, 8, 129)  # rows of tables; a forward can depend on their number
 
 
-def _confirm(module: nn.Module, graph: Graph, ending: Callable[[Tensor], Tensor], rows: int) -> None:
+class _Drawn:
+    """Random individuals for the runs of a module, and the builder and operands of its graph.
+
+    Without ``tables`` the module reads the numbers themselves; with them each of its inputs reads a table of cells of
+    random coordinates, ``given`` with a schema.
+    """
+
+    def __init__(self, module: nn.Module, builder: Builder, tables: Sequence[Table] | None = None, given: Any = None):
+        self.module, self.builder, self.tables, self.given = module, builder, tables, given
+        self.fed: Sequence[Value | Table] = [builder.input] if tables is None else tables
+        self.coordinates = np.zeros((0, 0))
+
+    def draw(self, rows: int, kind: torch.dtype | None = None, far: bool = False) -> tuple[Tensor, ...]:
+        """Return the inputs of the module for individuals whose ``coordinates`` are kept."""
+        table = _table(self.module, self.builder.input.width, rows)
+        if self.tables is None:
+            if far:
+                table[8:] *= 30
+            table = table if kind is None else table.to(kind)
+            self.coordinates = table.double().numpy()
+            return (table,)
+        domain = self.given.schema.domain("realizable")
+        x = np.abs(table.double().numpy())  # of a block the largest becomes the category
+        for start, stop in domain.blocks:
+            x[:, start:stop] = x[:, start:stop] == x[:, start:stop].max(1, keepdims=True)
+        low, high = np.maximum(domain.low, -1e3), np.minimum(domain.high, 1e3)
+        numeric = domain.numeric
+        x[:, numeric] = (low + (high - low) * np.minimum(x / 3, 1.0))[:, numeric]
+        self.coordinates = domain.snap(x)
+        return tuple(self._cells(each, kind or table.dtype) for each in self.tables)
+
+    def _cells(self, table: Table, kind: torch.dtype) -> Tensor:
+        """Return the cells of a table as a module sees them: numbers, and of categories the rows of an embedding."""
+        read = [numbered(column) for column in table.columns]
+        values = numbers_of(affine_of(required_values(read), self.builder.input.width, self.builder.allowance))
+        cells = self.coordinates @ values.weight.T + values.bias
+        chosen = [j for j, column in enumerate(table.columns) if isinstance(column, Choice)]
+        cells[:, chosen] = np.rint(cells[:, chosen])
+        made = torch.from_numpy(cells).reshape(-1, *table.shape)
+        return made.long() if len(chosen) == len(read) and len(self.tables or ()) > 1 else made.to(kind)
+
+
+def _looked_up(module: nn.Module, given: ReaderContext | None) -> _Drawn:
+    """Return individuals for a module that looks up embeddings: of one table, or with an input for each column."""
+    if given is None or given.schema is None:
+        raise NetworkError(_EMBEDS)
+    parameters = inspect.signature(module.forward).parameters.values()
+    names = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    raw = given if given.reads != "auto" or given.schema.inputs else replace(given, reads="raw")
+    shapes: list[dict[str, tuple[int, ...]]] = [{"individuals": (0,)}]
+    if len(names) > 1:
+        shapes = [dict.fromkeys(names, ()), dict.fromkeys(names, (1,))]
+    problem: NetworkError | None = None
+    for each in shapes:
+        builder, fed = feed(each, raw)
+        tables = [table for table in fed.values() if isinstance(table, Table)]
+        people = _Drawn(module, builder, tables, given)
+        try:
+            _run(module, *people.draw(BATCH))
+        except NetworkError as error:
+            problem = error
+            continue
+        return people
+    assert problem is not None
+    raise problem
+
+
+def _confirm(module: nn.Module, graph: Graph, ending: Callable[[Tensor], Tensor], people: _Drawn, rows: int) -> None:
     """Compare the graph with a run of the module on random individuals, the later ones larger.
 
     Half precision is too coarse to tell functions apart, and single precision can be; a run in double decides.
     """
-    x = _table(module, graph.widths[0], rows)
-    x[8:] *= 30
-    if x.dtype not in (torch.float16, torch.bfloat16) and _agrees(module, graph, ending, x):
+    kind = _table(module, 1).dtype
+    tables = people.draw(rows, far=True)
+    if kind not in (torch.float16, torch.bfloat16) and _agrees(module, graph, ending, people.coordinates, tables):
         return
-    if x.dtype == torch.float64 or not _agrees(copy.deepcopy(module).double(), graph, ending, x.double()):
+    tables = tuple(each.double() if each.is_floating_point() else each for each in tables)
+    exact = copy.deepcopy(module).double()
+    if kind == torch.float64 or not _agrees(exact, graph, ending, people.coordinates, tables):
         raise NetworkError(
             "it gives other numbers than its trace: its forward is random, or depends on the data or the number of "
             f"rows in a way that cannot be seen; {_ADVICE}."
         )
 
 
-def _agrees(module: nn.Module, graph: Graph, ending: Callable[[Tensor], Tensor], x: Tensor) -> bool:
-    own = _run(module, x).reshape(len(x), -1).double()
-    ours = ending(torch.from_numpy(graph.evaluate(x.double().numpy())))
-    tolerance = max(1e-5, 1e4 * torch.finfo(x.dtype).eps) * (1.0 + own.abs().amax(1, keepdim=True))
+def _agrees(
+    module: nn.Module, graph: Graph, ending: Callable[[Tensor], Tensor], x: FloatArray, tables: Sequence[Tensor]
+) -> bool:
+    run = _run(module, *tables)
+    own, step = run.reshape(len(x), -1).double(), torch.finfo(run.dtype).eps
+    ours = ending(torch.from_numpy(graph.evaluate(x)))
+    tolerance = max(1e-5, 1e4 * step) * (1.0 + own.abs().amax(1, keepdim=True))
     return own.shape == ours.shape and bool(((own - ours).abs() <= tolerance).all())
 
 

@@ -25,8 +25,8 @@ _FILES = (
 _TYPES = {
     r"sklearn\.(tree|ensemble\._(forest|gb|hist_gradient_boosting|iforest))\b": f"it is made of trees, and {TREES}",
     r"(xgboost|lightgbm|catboost)\b": f"it is a gradient-boosted model, and {TREES}",
-    r"sklearn\.calibration\b": "a calibrated classifier averages classifiers behind fitted curves; give the classifier "
-    f"inside it, {_CAN}",
+    r"sklearn\.calibration\b": "of its calibration a file does not say enough; pass the model itself, "
+    "isonomy.audit(model, frame), which is read where it can be, and asked otherwise",
     r"sklearn\.ensemble\b": f"an ensemble votes or averages; give one of its members, {_CAN}",
 }
 

@@ -77,6 +77,7 @@ def on_coordinates(forest: Forest, schema: Schema, reads: Reads = "auto") -> Tre
         _refuse_categories(forest, schema)
     else:
         for c, place in enumerate(places_of(forest, schema)):
+            _refuse_least(place)
             _put_tests(forest, c, place, nodes)
     return _assembled(forest, nodes)
 
@@ -161,6 +162,20 @@ def _reads_coordinates(forest: Forest, schema: Schema, reads: Reads) -> bool:
         )
     named = [column.name for column in forest.columns] == list(schema.coordinate_names)
     return named or (fits and not raw)
+
+
+def _refuse_least(place: Place) -> None:
+    """Refuse a feature that may hold a number for which the pipeline has no result."""
+    column, feature = place.column, place.feature
+    if column.least == -math.inf:
+        return
+    numeric = feature.kind in ("numeric", "integer")
+    least = feature.low if numeric else min((_number(place, each) for each in feature.levels), default=math.inf)
+    if not least > column.least:
+        raise NetworkError(
+            f"column '{column.name}' may be {least:g} by the schema, for which the pipeline has no result: say 'low', "
+            f"above {column.least:g}, in [features.{feature.name}]."
+        )
 
 
 def _refuse_categories(forest: Forest, schema: Schema) -> None:

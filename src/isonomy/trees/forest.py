@@ -48,7 +48,8 @@ class Column:
       are hashes, as signed 32-bit numbers.
     * ``unseen``: a cell that is no known category counts as ``missing``, has a ``side`` of its own at every node,
       counts as its ``successor`` among the sorted categories (XGBoost 3.1 and 3.2), or is ``refused`` by the library.
-    * ``missing``: whether the library takes missing cells.
+    * ``missing``: whether the library takes missing cells. ``least``: a pipeline gives no result for this number and
+      smaller ones, which a schema must exclude.
     """
 
     name: str
@@ -56,11 +57,18 @@ class Column:
     coding: Coding = "number"
     unseen: Unseen = "missing"
     missing: bool = True
+    least: float = -math.inf
 
     def encoded(self, cells: Any) -> Numbers:
         """Return numbers (NaN: missing), or positions in ``categories`` (-1: missing, -2: unseen)."""
         if self.coding == "number":
-            return self._refuse_gaps(_numbers(cells, self.name), np.nan)
+            values = self._refuse_gaps(_numbers(cells, self.name), np.nan)
+            if (values <= self.least).any():
+                row = int(np.argmax(values <= self.least))
+                raise DataError(
+                    f"Column {self.name!r}, row {row}: the pipeline gives no result for {float(values[row])!r}."
+                )
+            return values
         distinct, place = _distinct(cells)
         codes = np.array([self._code(cell) for cell in distinct], dtype=np.float64)
         return self._refuse_gaps(codes[place], MISSING)
@@ -243,7 +251,11 @@ class Forest:
             if isinstance(value, np.ndarray):
                 stored = np.ascontiguousarray(value, dtype=value.dtype.newbyteorder("<"))
                 digest.update(f"{part.name} {stored.dtype.str} {stored.shape}".encode() + stored.tobytes())
-        words = [[asdict(each) for each in self.columns], self.link, self.link_scale, self.divisor, self.classes]
+        described = [asdict(each) for each in self.columns]
+        for each in described:
+            if each["least"] == -math.inf:
+                del each["least"]
+        words = [described, self.link, self.link_scale, self.divisor, self.classes]
         digest.update(json.dumps(words, sort_keys=True).encode())
         return digest.hexdigest()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -20,10 +21,13 @@ from isonomy.networks.limits import FILE, Allowance, one_line, reading, reading_
 from isonomy.trees import catboost_reader, lightgbm_reader, xgboost_reader
 from isonomy.trees.assembly import Rounds
 from isonomy.trees.averaged import read_forest
+from isonomy.trees.calibrated import calibrated_member, with_platt
 from isonomy.trees.described import Described, kind_of, read_skops
 from isonomy.trees.forest import Forest, cell_key
-from isonomy.trees.pipelines import Source, folded, raw_names, split_pipeline, transformed
+from isonomy.trees.pipelines import folded, raw_names, split_pipeline, transformed
 from isonomy.trees.sklearn_trees import is_sklearn_trees, read_sklearn_trees
+from isonomy.trees.source import Source
+from isonomy.trees.stepwise import is_linear, is_stepwise, read_stepwise
 from isonomy.trees.ubjson import read_ubjson
 
 Dtype = Literal["float64", "float32"]
@@ -56,10 +60,20 @@ def read_trees(source: Any, *, trees: Rounds = None, dtype: Dtype = "float64") -
 def is_tree_model(model: Any) -> bool:
     """Return whether a live object is a tree ensemble, or a pipeline that ends in one."""
     try:
-        last = kind_of(split_pipeline(model)[1])
-    except (AttributeError, TypeError, ValueError, IsonomyError):
+        steps, last = split_pipeline(model)
+        if steps and is_linear(last):
+            return is_stepwise(_columns(steps, "float64")[1])
+        last = kind_of(_judged(model))
+    except (AttributeError, TypeError, ValueError, LookupError, IsonomyError):
         return False
     return is_sklearn_trees(last) or last.partition(".")[0] in ("xgboost", "lightgbm", "catboost")
+
+
+def _judged(model: Any) -> Any:
+    """Return the model at the end of a pipeline, within a calibration that is read."""
+    last = split_pipeline(model)[1]
+    member = calibrated_member(last)
+    return last if member is None else split_pipeline(member.estimator)[1]
 
 
 def _file(path: Path, trees: Rounds, dtype: Dtype, allowance: Allowance) -> Forest:
@@ -103,14 +117,26 @@ def _json(content: dict[str, Any], path: Path, trees: Rounds) -> Forest:
 
 def _live(estimator: Any, trees: Rounds, dtype: Dtype) -> Forest:
     steps, model = split_pipeline(estimator)
-    forest = _model(model, trees)
-    if not steps:
-        return forest
-    names = raw_names(steps)
+    member = calibrated_member(model)
+    names, columns = _columns(steps, dtype)
+    if member is not None:
+        forest = with_platt(_live(member.estimator, trees, dtype), member)
+    elif is_linear(model):
+        if not is_stepwise(columns):
+            raise UnsupportedOperationError("it reads numbers that are no bins: it is no sum of steps.")
+        forest = read_stepwise(model, columns, import_module("sklearn").__version__)
+    else:
+        forest = _model(model, trees)
+    return folded(forest, columns, names) if steps else forest
+
+
+def _columns(steps: Sequence[Any], dtype: Dtype) -> tuple[list[str], list[Source]]:
+    """Return the names of the raw columns, and the columns that steps make of them."""
+    names = raw_names(steps) if steps else []
     columns = [Source(i, dtype=getattr(np, dtype)) for i in range(len(names))]
     for step in steps:
         columns = transformed(step, columns)
-    return folded(forest, columns, names)
+    return names, columns
 
 
 def _model(model: Any, trees: Rounds) -> Forest:

@@ -17,6 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.trees.assembly import NODES, OUTPUTS, Tree, assemble
 from isonomy.trees.forest import CATEGORY, NUMBER, Category, Column, Forest, Link
+from isonomy.trees.onnx_columns import Front
+from isonomy.trees.pipelines import folded
+from isonomy.trees.source import Source
 from isonomy.trees.thresholds import at_most32, below32
 
 _MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
@@ -33,7 +36,8 @@ def read_onnx_trees(path: Path) -> Forest:
     operators = [node for node in nodes if node.op_type in _OPERATORS]
     if len(operators) != 1:
         raise UnsupportedOperationError(f"it holds {len(operators)} tree operators; files with one can be read.")
-    names, double = _inputs(model.graph, operators[0].input[0])
+    front = _front(model.graph, operators[0].input[0])
+    names, double = _inputs(model.graph, operators[0].input[0]) if front is None else (front[0], False)
     given = {each.name: _plain(helper.get_attribute_value(each)) for each in operators[0].attribute}
     ensemble = _Ensemble(given, len(names), double)
     plain = operators[0].op_type != "TreeEnsemble"
@@ -42,7 +46,7 @@ def read_onnx_trees(path: Path) -> Forest:
     )
     trees, about = ensemble.outputs(trees, operators[0].op_type)
     version = next((each.version for each in model.opset_import if each.domain == "ai.onnx.ml"), 1)
-    return assemble(
+    forest = assemble(
         trees,
         ensemble.columns(names),
         library=f"ONNX {operators[0].op_type}",
@@ -50,6 +54,22 @@ def read_onnx_trees(path: Path) -> Forest:
         unit=2.0**-24,
         **about,
     )
+    return forest if front is None else folded(forest, front[1], front[2])
+
+
+def _front(graph: onnx.GraphProto, name: str) -> tuple[list[str], list[Source], list[str]] | None:
+    """Return names of the columns at a tensor, these as made of raw ones, and names of those; None where it is one of
+    the file's inputs, or some of them side by side."""
+    made = {output: node for node in graph.node for output in node.output}
+    sources = {each.name for each in graph.input}
+    while name in made and made[name].op_type == "Identity":
+        name = made[name].input[0]
+    parts = made[name].input if name in made and made[name].op_type == "Concat" else [name]
+    if all(part in sources for part in parts):
+        return None
+    front = Front(graph)
+    columns = front.columns(name)
+    return [f"f{i}" for i in range(len(columns))], columns, front.names
 
 
 def _plain(value: Any) -> Any:

@@ -11,8 +11,8 @@ Transformers are read by their kind, and what is not among these is refused by n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,53 +21,11 @@ from numpy.typing import NDArray
 from isonomy.errors import NetworkError, UnsupportedOperationError
 from isonomy.networks.limits import reading
 from isonomy.trees.assembly import MASK_CELLS
-from isonomy.trees.described import kind_of
-from isonomy.trees.forest import CATEGORY, NUMBER_NOT_ZERO, ZERO, Category, Column, Forest, cell_key
+from isonomy.trees.bins import on_bins
+from isonomy.trees.described import Described, kind_of
+from isonomy.trees.forest import CATEGORY, NUMBER_NOT_ZERO, ZERO, Column, Forest, cell_key
+from isonomy.trees.source import Source, Step
 from isonomy.trees.thresholds import Numbers, largest_at_most
-
-Step = Callable[[Numbers], Numbers]
-
-
-@dataclass(frozen=True)
-class Source:
-    """A column that a step of a pipeline makes of one raw column.
-
-    Without ``labels`` it is ``steps`` applied to the number; with them a lookup of ``values`` by category. ``gap`` is
-    what a missing cell becomes (NaN: it stays missing; a text before it is looked up; None: it is refused), ``unseen``
-    what a category becomes that is not among the labels. ``sparse``: zeros are not stored. ``dtype``: of the numbers
-    in the table, and so of the steps.
-    """
-
-    raw: int
-    steps: tuple[Step, ...] = ()
-    gap: Any = np.nan
-    labels: tuple[Category, ...] = ()
-    values: tuple[float, ...] = ()
-    unseen: float | None = np.nan
-    sparse: bool = False
-    dtype: Any = np.float64
-
-    def then(self, step: Step) -> Source:
-        """Return the source after one more nondecreasing step."""
-        if self.sparse:
-            raise UnsupportedOperationError("scaling sparse rows is not read; use sparse_output=False in the encoder.")
-        after = self._passed(step, self.gap)
-        if not self.labels:
-            return replace(self, steps=(*self.steps, step), gap=after)
-        values = tuple(step(np.array(self.values)).tolist())
-        return replace(self, values=values, unseen=self._passed(step, self.unseen), gap=after)
-
-    def _passed(self, step: Step, value: Any) -> Any:
-        if isinstance(value, str):
-            raise UnsupportedOperationError("a text cannot be scaled.")
-        return None if value is None else float(step(np.array([value], dtype=self.dtype))[0])
-
-    def numbers(self, raw: Numbers) -> Numbers:
-        """Run the steps on raw numbers."""
-        raw = raw.astype(self.dtype)
-        for step in self.steps:
-            raw = step(raw)
-        return raw.astype(np.float64)
 
 
 def transformed(step: Any, columns: list[Source]) -> list[Source]:
@@ -188,7 +146,7 @@ def _one_hot(step: Any, columns: list[Source]) -> list[Source]:
                 continue
             values = (into == output).astype(np.float64)
             other = None if refuses else float(unseen == output)
-            made.append(_lookup(column, cells, values, other, other, bool(step.sparse_output)))
+            made.append(looked_up(column, cells, values, other, other, bool(step.sparse_output)))
     return made
 
 
@@ -200,11 +158,11 @@ def _ordinal(step: Any, columns: list[Source]) -> list[Source]:
     made = []
     for column, cells in zip(columns, step.categories_, strict=True):
         values = np.array([gap if cell_key(each) is None else i for i, each in enumerate(cells)], dtype=np.float64)
-        made.append(_lookup(column, cells, values, other, other))
+        made.append(looked_up(column, cells, values, other, other))
     return made
 
 
-def _lookup(
+def looked_up(
     column: Source, cells: Any, values: Numbers, unseen: float | None, gap: float | None, sparse: bool = False
 ) -> Source:
     """Return a lookup of the raw column; a missing cell is a category of its own where the encoder met one."""
@@ -227,9 +185,76 @@ def _lookup(
 
 
 def _function(step: Any, columns: list[Source]) -> list[Source]:
-    if step.func is not None:
-        raise UnsupportedOperationError("a function of columns is not read; apply it to the table.")
-    return columns
+    """Apply a function of numpy that never falls; where a number has no result, the schema must not allow it."""
+    if step.func is None:
+        return columns
+    stored = step.func.kind if isinstance(step.func, Described) else None
+    named = [each for each in _RISING if step.func is each[0] or stored == f"numpy.{each[0].__name__}"]
+    if not named or step.kw_args:
+        known = ", ".join(function.__name__ for function, _ in _RISING)
+        name = stored or getattr(step.func, "__name__", str(step.func))
+        raise UnsupportedOperationError(f"the function {name} of columns is not read ({known} are); apply it before.")
+    made, (function, least) = list[Source](), named[0]
+    for column in columns:
+        if least > -np.inf and (column.steps or column.labels):
+            raise UnsupportedOperationError(f"{function.__name__} behind other steps is not read.")
+        if isinstance(column.gap, float) and column.gap <= least:
+            raise UnsupportedOperationError(f"{function.__name__} has no result for the fill {column.gap!r}.")
+        made.append(replace(column.then(_rising(function, least)), least=max(least, column.least)))
+    return made
+
+
+def _rising(function: Any, least: float) -> Step:
+    """Return the function as the pipeline runs it, and minus infinity where it has no result."""
+
+    def step(x: Numbers) -> Numbers:
+        with np.errstate(all="ignore"):
+            return np.asarray(np.where(x <= least, -np.inf, function(x)) if least > -np.inf else function(x))
+
+    return step
+
+
+_RISING = (
+    (np.log1p, -1.0), (np.log, 0.0), (np.log2, 0.0), (np.log10, 0.0), (np.sqrt, -np.nextafter(0.0, 1.0)),
+    *((function, -np.inf) for function in (np.cbrt, np.arcsinh, np.arctan, np.tanh, np.exp, np.expm1)),
+)  # fmt: skip
+"""Functions that never fall, and the largest number from which on downward they have no finite result."""
+
+
+def _binarize(step: Any, columns: list[Source]) -> list[Source]:
+    limit = float(step.threshold)
+    made = [_without_gap(column).then(lambda x: (x > x.dtype.type(limit)).astype(x.dtype)) for column in columns]
+    return [each if each.labels or each.place is not None else replace(each, levels=(0.0, 1.0)) for each in made]
+
+
+def _bin(step: Any, columns: list[Source]) -> list[Source]:
+    """Return the number of each column's bin, or one column for each bin."""
+    if step.dtype is not None:
+        raise UnsupportedOperationError("bins of another type than the table's numbers are not read; leave dtype out.")
+    made: list[Source] = []
+    for column, edges in zip(columns, step.bin_edges_, strict=True):
+        inner = np.asarray(edges, dtype=np.float64)[1:-1]
+        bins = _without_gap(column).then(_binned(inner))
+        if step.encode == "ordinal":
+            levels = tuple(map(float, range(len(inner) + 1)))
+            made.append(bins if column.labels or column.place is not None else replace(bins, levels=levels))
+            continue
+        if column.labels or column.place is not None:
+            raise UnsupportedOperationError("bins of a category are not read.")
+        for place in range(len(inner) + 1):
+            gap = None if bins.gap is None else float(bins.gap == place)
+            made.append(replace(bins, place=place, sides=(0.0, 1.0), gap=gap, sparse=step.encode == "onehot"))
+    return made
+
+
+def _binned(inner: Numbers) -> Step:
+    return lambda x: np.asarray(np.searchsorted(inner, x, side="right").astype(x.dtype))
+
+
+def _without_gap(column: Source) -> Source:
+    """Return a column in front of a step that refuses missing cells."""
+    missing = isinstance(column.gap, float) and np.isnan(column.gap)
+    return replace(column, gap=None) if missing else column
 
 
 _RULES: dict[str, Any] = {
@@ -244,6 +269,8 @@ _RULES: dict[str, Any] = {
     "SimpleImputer": _impute,
     "MissingIndicator": _indicate,
     "FunctionTransformer": _function,
+    "Binarizer": _binarize,
+    "KBinsDiscretizer": _bin,
 }
 
 
@@ -254,6 +281,8 @@ def folded(forest: Forest, sources: Sequence[Source], names: Sequence[str]) -> F
     absent = forest.library == "XGBoost" and any(each.sparse for each in sources)
     if absent:
         sources = [_without_zeros(each, forest.columns[i].name) for i, each in enumerate(sources)]
+    if any(each.place is not None for each in sources):
+        forest, sources = on_bins(forest, sources)
     columns = [_raw_column(names[raw], raw, sources, forest) for raw in range(len(names))]
     new = {
         name: getattr(forest, name).copy()
@@ -304,7 +333,12 @@ def _raw_column(name: str, raw: int, sources: Sequence[Source], forest: Forest) 
         if len(kinds) > 1:
             raise UnsupportedOperationError(f"column {name!r} is read as a number and as a category.")
         missing = all(_takes(each.gap, forest.columns[j]) for j, each in own)
-        return Column(name, missing=missing) if kinds <= {"number"} else replace(forest.columns[own[0][0]], name=name)
+        least = max((each.least for _, each in own), default=-np.inf)
+        return (
+            Column(name, missing=missing, least=least)
+            if kinds <= {"number"}
+            else replace(forest.columns[own[0][0]], name=name)
+        )
     if len(lookups) < len(own) or len({each.labels for each in lookups}) > 1:
         raise UnsupportedOperationError(f"column {name!r} is encoded in two ways.")
     takes = [all(_takes(getattr(each, part), forest.columns[j]) for j, each in own) for part in ("unseen", "gap")]
@@ -321,14 +355,33 @@ def _fold_number(forest: Forest, source: Source, nodes: NDArray[np.int64], new: 
         if (forest.kind[nodes] == NUMBER_NOT_ZERO).any():
             raise UnsupportedOperationError("scaled numbers of which zero counts as missing are not read.")
         limits, place = np.unique(forest.threshold[nodes], return_inverse=True)
-        new["threshold"][nodes] = largest_at_most(source.numbers, limits)[place]
+        ends = largest_at_most(source.numbers, limits)
+        _refuse_wavering(source, limits, ends)
+        new["threshold"][nodes] = ends[place]
     gap = source.gap
-    if gap is None or isinstance(gap, str):
+    if gap is None:
+        return  # it is refused, so either side will do
+    if isinstance(gap, str):
         raise UnsupportedOperationError(f"a missing number is filled with {gap!r}.")
     if gap == gap:
         new["missing_left"][nodes] = _passes(forest, nodes, gap)
     if gap == gap and (forest.kind[nodes] == NUMBER_NOT_ZERO).any():
         raise UnsupportedOperationError("filled numbers of which zero counts as missing are not read.")
+
+
+def _refuse_wavering(source: Source, limits: Numbers, ends: Numbers) -> None:
+    """Refuse steps that go up and down around a threshold, as a library's own function might in its last bits."""
+    low = high = ends
+    with np.errstate(all="ignore"):
+        for _ in range(_NEIGHBOURS):
+            low, high = np.nextafter(low, -np.inf), np.nextafter(high, np.inf)
+            wrong = np.isfinite(ends) & ~((source.numbers(low) <= limits) & ~(source.numbers(high) <= limits))
+            if wrong.any():
+                raise UnsupportedOperationError(f"its steps waver around {float(ends[np.argmax(wrong)])!r}.")
+
+
+_NEIGHBOURS = 32
+"""Floating-point numbers on either side of a threshold at which the steps are run."""
 
 
 def _passes(forest: Forest, nodes: NDArray[np.int64], value: float) -> NDArray[np.bool_]:
@@ -365,6 +418,8 @@ def _fold_lookup(
 def split_pipeline(estimator: Any) -> tuple[list[Any], Any]:
     """Return the preprocessing steps, and the model at the end; a search predicts with its best."""
     kind = kind_of(estimator)
+    if kind == "sklearn.frozen._frozen.FrozenEstimator":
+        return split_pipeline(estimator.estimator)
     if kind == "sklearn.pipeline.Pipeline":
         *before, last = (step for _, step in estimator.steps)
         inner, core = split_pipeline(last)

@@ -1,0 +1,222 @@
+"""Bins, thresholds and rising functions in front of trees and of linear models, and Platt curves behind trees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import skops.io
+from sklearn import ensemble, linear_model
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    KBinsDiscretizer,
+    MinMaxScaler,
+    OneHotEncoder,
+    StandardScaler,
+)
+from tests.trees.test_pipelines import agree, edges, people
+
+import isonomy
+from isonomy.errors import DataError, NetworkError
+from isonomy.loading import is_trees
+from isonomy.trees import TreeModel, read_trees
+from isonomy.trees import bins as bins_module
+
+NUMBERS = ["age", "income"]
+
+
+def bins(count: int = 5, **options: Any) -> KBinsDiscretizer:
+    return KBinsDiscretizer(count, quantile_method="linear", **options)
+
+
+STEPS: dict[str, Any] = {
+    "ordinal": bins(encode="ordinal"),
+    "one-hot": bins(encode="onehot-dense"),
+    "sparse": bins(),
+    "two bins": bins(2, encode="onehot-dense"),
+    "uniform": bins(encode="onehot-dense", strategy="uniform"),
+    "binarizer": Binarizer(threshold=40.5),
+    "log1p": FunctionTransformer(np.log1p),
+    "root": make_pipeline(FunctionTransformer(np.sqrt), StandardScaler()),
+    "log of ten": FunctionTransformer(np.log10),
+    "arctan": make_pipeline(StandardScaler(), FunctionTransformer(np.arctan)),
+    "scaled bins": make_pipeline(StandardScaler(), bins(encode="onehot-dense"), MinMaxScaler((-1, 3))),
+    "filled": make_pipeline(SimpleImputer(), bins(encode="onehot-dense")),
+}
+
+
+@pytest.mark.parametrize("model", ["forest", "boosted"])
+@pytest.mark.parametrize("name", STEPS)
+def test_every_row_reaches_its_leaf(name: str, model: str) -> None:
+    """At and around every raw threshold, as the pipeline itself says."""
+    frame, y = people()
+    kind = ensemble.RandomForestClassifier if model == "forest" else ensemble.GradientBoostingClassifier
+    pipeline = make_pipeline(STEPS[name], kind(n_estimators=6, random_state=0)).fit(frame[NUMBERS], y)
+    forest = read_trees(pipeline)
+    assert [each.name for each in forest.columns] == NUMBERS and is_trees(pipeline)
+    agree(pipeline, forest, edges(frame[NUMBERS], forest))
+    rows, _ = people(2000, seed=1)
+    agree(pipeline, forest, rows[NUMBERS])
+
+
+def test_missing_cells() -> None:
+    """Filled before the bins they have one; without a fill a discretizer refuses them, and so does the forest."""
+    frame, y = people()
+    gaps = frame[NUMBERS].mask(np.random.default_rng(0).random((len(frame), 2)) < 0.2)
+    for encode in ("ordinal", "onehot-dense"):
+        steps = make_pipeline(SimpleImputer(), bins(encode=encode))
+        pipeline = make_pipeline(steps, ensemble.RandomForestClassifier(5, random_state=0)).fit(gaps, y)
+        agree(pipeline, read_trees(pipeline), gaps)
+        pipeline = make_pipeline(bins(encode=encode), ensemble.RandomForestClassifier(5, random_state=0))
+        with pytest.raises(DataError, match="takes no missing value"):
+            read_trees(pipeline.fit(frame[NUMBERS], y)).outputs(gaps)
+
+
+def test_numbers_without_a_logarithm() -> None:
+    """The forest refuses them by row, and a schema that allows them by name."""
+    frame, y = people()
+    frame = frame[NUMBERS].assign(income=frame["income"].round(2))
+    pipeline = make_pipeline(FunctionTransformer(np.log1p), ensemble.RandomForestClassifier(3, random_state=0))
+    forest = read_trees(pipeline.fit(frame, y))
+    with pytest.raises(DataError, match=r"'income', row 1: the pipeline gives no result for -1.0"):
+        forest.outputs(frame.assign(income=[5.0, *[-1.0] * (len(frame) - 1)]))
+    schema = isonomy.Schema.infer(frame.assign(y=y), name="t", label="y")
+    TreeModel.of(forest, schema)
+    wide = isonomy.Schema.from_toml(schema.to_toml().replace("low = 0\n", "low = -5\n", 1))
+    assert wide != schema
+    with pytest.raises(NetworkError, match=r"'income' may be -5 by the schema.*say 'low', above -1"):
+        TreeModel.of(forest, wide)
+
+
+@pytest.mark.parametrize("name", ["ordinal", "one-hot", "sparse", "binarizer", "log1p", "root"])
+def test_a_skops_file_is_read_the_same(name: str, tmp_path: Path) -> None:
+    frame, y = people()
+    model = make_pipeline(STEPS[name], ensemble.RandomForestClassifier(3, random_state=0)).fit(frame[NUMBERS], y)
+    skops.io.dump(model, tmp_path / "model.skops")
+    assert read_trees(tmp_path / "model.skops").hash() == read_trees(model).hash()
+
+
+@pytest.mark.parametrize("function", [np.square, np.abs, lambda x: x], ids=["square", "abs", "lambda"])
+def test_other_functions_are_refused(function: Any) -> None:
+    frame, y = people()
+    pipeline = make_pipeline(FunctionTransformer(function), ensemble.RandomForestClassifier(2)).fit(frame[NUMBERS], y)
+    with pytest.raises(NetworkError, match=r"of columns is not read .log1p, log,"):
+        read_trees(pipeline)
+
+
+def test_a_function_that_wavers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that falls in its last bits has no threshold."""
+
+    def wavering(x: Any) -> Any:
+        odd = np.asarray(x, dtype=np.float64).view(np.uint64) % 2 == 1
+        return np.asarray(x) * (1 - 1e-13 * odd)
+
+    from isonomy.trees import pipelines
+
+    monkeypatch.setattr(pipelines, "_RISING", ((wavering, -np.inf),))
+    frame, y = people()
+    pipeline = make_pipeline(FunctionTransformer(wavering), ensemble.RandomForestClassifier(2)).fit(frame[NUMBERS], y)
+    with pytest.raises(NetworkError, match="its steps waver around"):
+        read_trees(pipeline)
+
+
+def test_too_many_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame, y = people()
+    pipeline = make_pipeline(bins(30, encode="onehot-dense"), ensemble.RandomForestClassifier(3)).fit(frame[NUMBERS], y)
+    monkeypatch.setattr(bins_module, "GROWTH", 0)
+    with pytest.raises(NetworkError, match="more nodes than can be read; use encode='ordinal'"):
+        read_trees(pipeline)
+
+
+def mixed(step: Any) -> Any:
+    return ColumnTransformer([("n", step, NUMBERS), ("j", OneHotEncoder(drop="first"), ["job"])])
+
+
+@pytest.mark.parametrize("step", ["ordinal", "one-hot", "sparse", "binarizer", "scaled bins"])
+@pytest.mark.parametrize("kind", ["logistic", "ridge"])
+def test_linear_models_of_bins_are_sums_of_steps(kind: str, step: str) -> None:
+    """A scorecard: its own numbers, at every edge, and exact bounds."""
+    frame, y = people()
+    frame = frame.drop(columns="grade")
+    model = linear_model.LogisticRegression() if kind == "logistic" else linear_model.Ridge()
+    pipeline = make_pipeline(mixed(STEPS[step]), model).fit(frame, y)
+    forest = read_trees(pipeline)
+    rows = edges(frame, forest)
+    own = pipeline.predict_proba(rows) if kind == "logistic" else pipeline.predict(rows)[:, None]
+    given = forest.outputs(rows)
+    assert np.abs(given - own).max() < 1e-12
+    table = frame.round({"income": 1}).assign(y=y)[:40]
+    asked: dict[str, Any] = {"label": "y", "protected": "job", "similar": {"age": 3, "income": "10%"}}
+    audit = isonomy.audit(pipeline, table, **asked, progress=None, quiet=True)
+    local = audit.certificate.local
+    assert audit.certificate.problem.model.kind == "trees" and (local.upper - local.lower).max() < 1e-9
+    assert local.upper.max() > 0.01
+    if step == "one-hot" and kind == "logistic":
+        assert audit.verify().accepted
+
+
+def test_a_linear_model_of_numbers_and_bins_is_no_sum_of_steps() -> None:
+    frame, y = people()
+    steps = ColumnTransformer([("b", bins(encode="ordinal"), ["age"]), ("n", StandardScaler(), ["income"])])
+    pipeline = make_pipeline(steps, linear_model.LogisticRegression()).fit(frame, y)
+    assert not is_trees(pipeline)
+    with pytest.raises(NetworkError, match="no bins"):
+        read_trees(pipeline)
+
+
+MODELS: dict[str, Any] = {
+    "forest": lambda: ensemble.RandomForestClassifier(5, max_depth=4, random_state=0),
+    "extra": lambda: ensemble.ExtraTreesClassifier(5, max_depth=4, random_state=0),
+    "boosted": lambda: ensemble.GradientBoostingClassifier(n_estimators=6, random_state=0),
+    "exponential": lambda: ensemble.GradientBoostingClassifier(loss="exponential", n_estimators=6, random_state=0),
+    "histogram": lambda: ensemble.HistGradientBoostingClassifier(max_iter=6, random_state=0),
+}
+
+
+@pytest.mark.parametrize("labels", [("no", "yes"), ("yes", "no")], ids=["order", "turned"])
+@pytest.mark.parametrize("name", MODELS)
+def test_platt_curves_behind_trees(name: str, labels: tuple[str, str]) -> None:
+    frame, y = people()
+    inner = make_pipeline(mixed(StandardScaler()), MODELS[name]()) if name != "histogram" else MODELS[name]()
+    frame = frame[NUMBERS] if name == "histogram" else frame.drop(columns="grade")
+    model = CalibratedClassifierCV(FrozenEstimator(inner.fit(frame, np.array(labels)[y]))).fit(
+        frame, np.array(labels)[y]
+    )
+    rows = people(1000, seed=1)[0][list(frame.columns)]
+    forest = read_trees(model)
+    own, given = model.predict_proba(rows), forest.outputs(rows)
+    assert np.abs(given - own).max() <= forest.output_error(rows).max() < 1e-9
+    assert is_trees(model)
+    table = frame.round({"income": 1}).assign(y=np.array(labels)[y])[:40]
+    asked: dict[str, Any] = {"label": "y", "similar": {"age": 3, "income": "10%"}, "progress": None, "quiet": True}
+    audit = isonomy.audit(model, table, **asked)
+    local = audit.certificate.local
+    assert audit.certificate.problem.model.kind == "trees" and (local.upper - local.lower).max() < 1e-9
+    one = audit.certificate.problem.raw(local.x)
+    other = audit.certificate.problem.raw(local.witnesses.counterpart)
+    gives, gets = (model.predict_proba(each[list(frame.columns)])[:, 1] for each in (one, other))
+    assert np.abs(np.abs(gives - gets) - local.lower).max() < 1e-9
+
+
+def test_other_calibrations_of_trees_are_asked() -> None:
+    """Several, isotonic ones, and curves behind probabilities that are no sums."""
+    frame, y = people()
+    forest = ensemble.RandomForestClassifier(3, max_depth=3, random_state=0)
+    for model in (
+        CalibratedClassifierCV(forest, cv=2),
+        CalibratedClassifierCV(forest, method="isotonic", ensemble=False),
+    ):
+        model.fit(frame[NUMBERS], y)
+        assert not is_trees(model)
+        table = frame[NUMBERS].round(0).astype(int).assign(y=y)[:30]
+        audit = isonomy.audit(model, table, label="y", similar={"age": 3}, progress=None, quiet=True)
+        assert audit.certificate.problem.model.kind == "enumeration"
+        assert any("it is made of trees" in note for note in audit.notes)
