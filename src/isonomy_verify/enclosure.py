@@ -56,6 +56,9 @@ PASS = 512
 NARROW = 64
 """Numbers of which a layer has fewer where passes and runs cost little."""
 
+TURNS = 8
+"""Passes for each end of an output of such networks, each with lines that the ones before chose."""
+
 READERS = 32
 """Layers that may read one source before the sums over them need more than a layer's own unit."""
 
@@ -103,6 +106,11 @@ class Prepared:
     def narrow(self) -> bool:
         """Return whether all layers are narrow, so that passes and runs cost little."""
         return max(layer.width for layer in self.network.layers) < NARROW
+
+    @property
+    def straight(self) -> bool:
+        """Return whether all activations are ReLUs."""
+        return {layer.activation.kind for layer in self.network.layers if layer.activation is not None} == {"relu"}
 
 
 def linear_image_of(layer: Layer, region: Region, ranges: bool = True) -> LinearImage | None:
@@ -321,11 +329,7 @@ class Enclosure:
         """
 
         def relax(j: int, c: Array, rows: Rows) -> tuple[Array, Array, Array | float]:
-            mine = lines[j]
-            negative = np.minimum(c, 0.0)
-            positive = c - negative
-            g = mine.slope * positive + mine.low_slope * negative
-            step = _dot(positive, mine.above) + _dot(negative, mine.below)
+            g, step = _along(lines[j], c)
             if multipliers is None:
                 return g, step, 0.0
             multiplier, edge = self._edge(j, multipliers[j])
@@ -342,7 +346,7 @@ class Enclosure:
         else:
             reaches = [self._reach(input_coefficients, slice(None), self.region)]
         reaches += [self._reach(input_coefficients, slice(None), region) for region in within]
-        return [np.fmin(bound + reach + (4 * U) * (np.abs(bound) + np.abs(reach)), np.inf) for reach in reaches]
+        return [_above(bound, reach) for reach in reaches]
 
     def _edge(self, k: int, multiplier: Array) -> tuple[Array, Array]:
         """Return finite multipliers where the end of the range that they speak of is finite, and that end."""
@@ -416,6 +420,19 @@ def _input_coefficients(linear_image: LinearImage | None, signs: Array | None, c
     return np.zeros((1, 1)) if linear_image is None or signs is None else signs * linear_image.matrix[columns]
 
 
+def _above(bound: Array, reach: Array) -> Array:
+    """Return at least the sum of what a pass adds and of what the region does; infinity for what is no number."""
+    return np.asarray(np.fmin(bound + reach + (4 * U) * (np.abs(bound) + np.abs(reach)), np.inf))
+
+
+def _along(lines: Lines, c: Array) -> Ends:
+    """Return coefficients of a layer's values that are above those ``c`` of its activations, and what is added."""
+    negative = np.minimum(c, 0.0)
+    positive = c - negative
+    g = lines.slope * positive + lines.low_slope * negative
+    return g, _dot(positive, lines.above) + _dot(negative, lines.below)
+
+
 def _entries(a: Array, rows: Rows, column: Index | int) -> Array:
     """Return the entries of some rows in a column, or in one of its own for each; ``a`` may be one row for all."""
     if len(a) == 1:
@@ -451,6 +468,29 @@ class Run(Enclosure):
         ends = image(activation, low, high, unit32)
         return Lines(*parallel(activation, low, high, unit32)) if wanted else None, ends
 
+    def neurons(self, k: int, row: Rows, column: Index | int, relax: Relax | None = None) -> Ends:
+        """Return both ends of neurons by parallel lines and, in narrow networks of ReLUs, by lines that touch where the
+        pass with these is largest."""
+        if relax is not None or not (self.prepared.narrow and self.prepared.straight):
+            return super().neurons(k, row, column, relax)
+        direction, total, cost = self._pass(k, row, column, 1.0, self._parallel)
+        ends = self._ends(direction, total, cost, row, self.region)
+        if not direction.shape[1]:
+            return ends
+        move, sides = moves(self.region, self.region.maximiser(direction, row), self.x.shape[1]), []
+        for sign in (-1.0, 1.0):
+            steep = [z > 0 for z in self.network.run(self.x[row] + sign * move)[:k]]
+
+            def relax_by(
+                j: int, c: Array, rows: Rows, steep: list[NDArray[np.bool_]] = steep
+            ) -> tuple[Array, Array, Array | float]:
+                slope, above, _, below = (side[rows] for side in self.lines[j])
+                return *_along(Lines(slope, above, steep[j].astype(np.float64), below), c), 0.0
+
+            coefficients, total, cost = self._pass(k, row, column, sign, relax_by)
+            sides.append(_above(total + cost, self._reach(coefficients, row, self.region)))
+        return both(ends, (-sides[0], sides[1]))
+
     # -- the outputs -------------------------------------------------------------------------------------------------
 
     def outputs(self, within: Sequence[Region] = (), passes: bool = True) -> list[Ends]:
@@ -466,7 +506,7 @@ class Run(Enclosure):
             for (low, high), region in zip(found, (self.region, *within), strict=True):
                 ends = self._ends(direction, total, cost, slice(None), region)
                 low[:, j], high[:, j] = both((low[:, j], high[:, j]), ends)
-            for sign, lines in self._choices(direction) if direction.shape[1] else ():
+            for sign, lines in self._choices(j, direction) if direction.shape[1] else ():
                 for (low, high), bound in zip(found, self.side(j, sign, lines, within), strict=True):
                     if sign > 0:
                         high[:, j] = np.fmin(high[:, j], bound)
@@ -474,19 +514,41 @@ class Run(Enclosure):
                         low[:, j] = np.fmax(low[:, j], -bound)
         return [hull(*ends) for ends in found]
 
-    def _choices(self, direction: Array) -> Iterator[tuple[float, list[Lines]]]:
+    def _choices(self, output: int, direction: Array) -> Iterator[tuple[float, list[Lines]]]:
         """Yield signs and lines for an output: those that touch the network where a pass with these coefficients of the
         region's coordinates is largest, and those by the shape of the ranges."""
         move = moves(self.region, self.region.maximiser(direction, slice(None)), self.x.shape[1])
         # Lines that touch at one place are nearly always better for ReLUs, and not so often for others; in narrow
         # networks, where passes cost little, those below open ReLUs are all flat and all steep, too.
-        kinds = {layer.activation.kind for layer in self.layers[:-1] if layer.activation is not None}
-        least = (0.5, 1.0, 5e-324) if self.prepared.narrow else (0.5,) if kinds != {"relu"} else ()
+        narrow, straight = self.prepared.narrow, self.prepared.straight
+        least = (0.5, 1.0, 5e-324) if narrow else () if straight else (0.5,)
         others = [[self._low_slopes(k, lines.slope >= most) for k, lines in enumerate(self.lines)] for most in least]
         for sign in (1.0, -1.0):
-            yield sign, self.touching(self.x + sign * move)
+            touching = self.touching(self.x + sign * move)
+            yield sign, touching
             for lines in others:
                 yield sign, lines
+            if narrow and straight:
+                yield from ((sign, lines) for lines in self._averaged(output, sign, touching))
+
+    def _averaged(self, output: int, sign: float, lines: list[Lines]) -> Iterator[list[Lines]]:
+        """Yield lines below ReLUs with the mean slope of all that touched where the pass before was largest.
+
+        The bound is convex in these slopes, and what touches is the best answer to one place: their averages approach
+        the best slopes (fictitious play).
+        """
+        for count in range(2, TURNS + 1):
+            chosen = lines
+
+            def relax(j: int, c: Array, rows: Rows, chosen: list[Lines] = chosen) -> tuple[Array, Array, float]:
+                return *_along(chosen[j], c), 0.0
+
+            direction, _, _ = self._pass(len(self.layers) - 1, slice(None), output, sign, relax)
+            place = self.region.maximiser(direction, slice(None))
+            new = self.touching(self.x + moves(self.region, place, self.x.shape[1]))
+            slopes = (a.low_slope + (b.low_slope - a.low_slope) / count for a, b in zip(chosen, new, strict=True))
+            lines = [mine._replace(low_slope=slope) for mine, slope in zip(chosen, slopes, strict=True)]
+            yield lines
 
     def touching(self, y: Array) -> list[Lines]:
         """Return lines that touch the network at points ``y`` (n, m), as far as lines over the whole ranges can."""
