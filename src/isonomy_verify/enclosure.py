@@ -56,8 +56,8 @@ PASS = 512
 NARROW = 64
 """Numbers of which a layer has fewer where passes and runs cost little."""
 
-TURNS = 8
-"""Passes for each end of an output of such networks, each with lines that the ones before chose."""
+AVERAGES = 5
+"""Passes for each end of an output of such networks of ReLUs, each with lines that the ones before chose."""
 
 READERS = 32
 """Layers that may read one source before the sums over them need more than a layer's own unit."""
@@ -327,6 +327,18 @@ class Enclosure:
         of any sign: ``m (z − low) ≥ 0`` for ``m > 0`` and ``m (z − high) ≥ 0`` for ``m < 0`` are added to what is
         bounded; ``split`` is one for the region's support.
         """
+        return self._side(output, sign, lines, within, multipliers, split)[1]
+
+    def _side(
+        self,
+        output: Index | int,
+        sign: float | Array,
+        lines: Sequence[Lines],
+        within: Sequence[Region] = (),
+        multipliers: Sequence[Array] | None = None,
+        split: Array | None = None,
+    ) -> tuple[Array, list[Array]]:
+        """Return what :meth:`side` does, and before it the pass's coefficients of the region's coordinates."""
 
         def relax(j: int, c: Array, rows: Rows) -> tuple[Array, Array, Array | float]:
             g, step = _along(lines[j], c)
@@ -346,7 +358,7 @@ class Enclosure:
         else:
             reaches = [self._reach(input_coefficients, slice(None), self.region)]
         reaches += [self._reach(input_coefficients, slice(None), region) for region in within]
-        return [_above(bound, reach) for reach in reaches]
+        return input_coefficients, [_above(bound, reach) for reach in reaches]
 
     def _edge(self, k: int, multiplier: Array) -> tuple[Array, Array]:
         """Return finite multipliers where the end of the range that they speak of is finite, and that end."""
@@ -506,49 +518,56 @@ class Run(Enclosure):
             for (low, high), region in zip(found, (self.region, *within), strict=True):
                 ends = self._ends(direction, total, cost, slice(None), region)
                 low[:, j], high[:, j] = both((low[:, j], high[:, j]), ends)
-            for sign, lines in self._choices(j, direction) if direction.shape[1] else ():
-                for (low, high), bound in zip(found, self.side(j, sign, lines, within), strict=True):
-                    if sign > 0:
-                        high[:, j] = np.fmin(high[:, j], bound)
-                    else:
-                        low[:, j] = np.fmax(low[:, j], -bound)
+            move = self._move(direction)
+            for sign, lines in self._choices(move) if direction.shape[1] else ():
+                self._meet(found, j, sign, self.side(j, sign, lines, within))
+            if direction.shape[1] and self.prepared.narrow and self.prepared.straight:
+                self._average(found, j, move, within)
         return [hull(*ends) for ends in found]
 
-    def _choices(self, output: int, direction: Array) -> Iterator[tuple[float, list[Lines]]]:
-        """Yield signs and lines for an output: those that touch the network where a pass with these coefficients of the
-        region's coordinates is largest, and those by the shape of the ranges."""
-        move = moves(self.region, self.region.maximiser(direction, slice(None)), self.x.shape[1])
+    @staticmethod
+    def _meet(found: list[Ends], output: int, sign: float, bounds: list[Array]) -> None:
+        """Narrow the ranges of an output by bounds of ``sign`` times it, in place."""
+        for (low, high), bound in zip(found, bounds, strict=True):
+            if sign > 0:
+                high[:, output] = np.fmin(high[:, output], bound)
+            else:
+                low[:, output] = np.fmax(low[:, output], -bound)
+
+    def _choices(self, move: Array) -> Iterator[tuple[float, list[Lines]]]:
+        """Yield signs and lines for an output: those that touch the network at this ``move`` (n, m), where a pass was
+        largest, and at its opposite, and those by the shape of the ranges."""
         # Lines that touch at one place are nearly always better for ReLUs, and not so often for others; in narrow
         # networks, where passes cost little, those below open ReLUs are all flat and all steep, too.
         narrow, straight = self.prepared.narrow, self.prepared.straight
         least = (0.5, 1.0, 5e-324) if narrow else () if straight else (0.5,)
         others = [[self._low_slopes(k, lines.slope >= most) for k, lines in enumerate(self.lines)] for most in least]
         for sign in (1.0, -1.0):
-            touching = self.touching(self.x + sign * move)
-            yield sign, touching
+            if not (narrow and straight):
+                yield sign, self.touching(self.x + sign * move)
             for lines in others:
                 yield sign, lines
-            if narrow and straight:
-                yield from ((sign, lines) for lines in self._averaged(output, sign, touching))
 
-    def _averaged(self, output: int, sign: float, lines: list[Lines]) -> Iterator[list[Lines]]:
-        """Yield lines below ReLUs with the mean slope of all that touched where the pass before was largest.
+    def _move(self, direction: Array) -> Array:
+        """Return about the move (n, m) at which these coefficients of the region's coordinates are largest."""
+        return moves(self.region, self.region.maximiser(direction, slice(None)), self.x.shape[1])
+
+    def _average(self, found: list[Ends], output: int, move: Array, within: Sequence[Region]) -> None:
+        """Narrow the ranges of an output, in place, by lines below ReLUs with the mean slope of all that touched where
+        the pass before was largest: the first at this ``move`` (n, m), or its opposite.
 
         The bound is convex in these slopes, and what touches is the best answer to one place: their averages approach
         the best slopes (fictitious play).
         """
-        for count in range(2, TURNS + 1):
-            chosen = lines
-
-            def relax(j: int, c: Array, rows: Rows, chosen: list[Lines] = chosen) -> tuple[Array, Array, float]:
-                return *_along(chosen[j], c), 0.0
-
-            direction, _, _ = self._pass(len(self.layers) - 1, slice(None), output, sign, relax)
-            place = self.region.maximiser(direction, slice(None))
-            new = self.touching(self.x + moves(self.region, place, self.x.shape[1]))
-            slopes = (a.low_slope + (b.low_slope - a.low_slope) / count for a, b in zip(chosen, new, strict=True))
-            lines = [mine._replace(low_slope=slope) for mine, slope in zip(chosen, slopes, strict=True)]
-            yield lines
+        for sign in (1.0, -1.0):
+            lines, place = self.lines, sign * move
+            for count in range(1, AVERAGES + 1):
+                new = self.touching(self.x + place)
+                slopes = (a.low_slope + (b.low_slope - a.low_slope) / count for a, b in zip(lines, new, strict=True))
+                lines = [mine._replace(low_slope=slope) for mine, slope in zip(new, slopes, strict=True)]
+                direction, bounds = self._side(output, sign, lines, within)
+                self._meet(found, output, sign, bounds)
+                place = self._move(direction)
 
     def touching(self, y: Array) -> list[Lines]:
         """Return lines that touch the network at points ``y`` (n, m), as far as lines over the whole ranges can."""

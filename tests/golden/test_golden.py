@@ -21,7 +21,11 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         "adult_float32",
         "upper local, mean",
     ): "1.0023: roundings of a float32 run are weighed layer by layer, not neuron by "
-    "neuron, and every merged layer counts the rounding of its weights"
+    "neuron, and every merged layer counts the rounding of its weights",
+    (
+        "moons_deep",
+        "upper local 39",
+    ): "1.035 for one person, while the mean falls by 1 %: what is kept are the slopes of a search by gradients",
 }
 """Losses that are accepted: audit and quantity as the table of a failure names them, and the reason."""
 
