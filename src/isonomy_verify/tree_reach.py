@@ -102,8 +102,8 @@ class TreeReach:
         return np.minimum(worst, self.head.largest)
 
     def stands(self, x: Array, radius: float, margin: float = 0.0, size: int = 1024) -> Mask:
-        """Return whether (n,) nobody within the radius of the rows of ``x`` has a decision that somebody similar has
-        otherwise, by more than a ``margin`` of outputs.
+        """Return whether (n,) each person within the radius of the rows of ``x`` has the decision of all similar ones,
+        up to a ``margin`` of outputs.
 
         **Soundness.** The largest of the counts over all regions is 0 only where it is in each of them.
         """
