@@ -2,8 +2,8 @@
 
     python -m benchmarks.trees [--out studies/results/trees.md] [--seeds 2] [--people 100] [--parts 2000] [--reader]
 
-Models are trained here, on the bundled tables, by XGBoost, LightGBM and scikit-learn, on the coordinates of people, so
-that every model tests the numbers which the kernel bounds. Times are processor time; *predicts* are times of one
+Models are trained here, on the bundled tables, by XGBoost, LightGBM, CatBoost and scikit-learn, on the coordinates of
+people, and read as every live object is. Times are processor time; *predicts* are times of one
 ``predict`` of the same library over the same people. Veritas, where it is installed, answers the same questions: a
 search for each choice of protected categories and each end, since its boxes hold numbers only. Boxes of forests are
 those of their probability. ``--reader`` checks all configurations of the readers against their libraries, too.
@@ -17,7 +17,6 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"  # before numpy is imported
 
 import argparse  # noqa: E402
-import json  # noqa: E402
 import time  # noqa: E402
 from collections.abc import Callable, Iterator  # noqa: E402
 from itertools import product  # noqa: E402
@@ -29,14 +28,16 @@ import pandas as pd  # noqa: E402
 
 import isonomy  # noqa: E402
 from isonomy.files import atomic  # noqa: E402
+from isonomy.population import Schema  # noqa: E402
 from isonomy.search.trees import find_gap  # noqa: E402
+from isonomy.trees.load import read_trees  # noqa: E402
+from isonomy.trees.model import TreeModel  # noqa: E402
 from isonomy_verify.domain import Domain  # noqa: E402
 from isonomy_verify.forms import Form  # noqa: E402
 from isonomy_verify.heads import Head  # noqa: E402
 from isonomy_verify.similar import Similarity  # noqa: E402
 from isonomy_verify.tree_bounds import TreeBounds  # noqa: E402
 from isonomy_verify.tree_global import bound  # noqa: E402
-from isonomy_verify.trees import Trees  # noqa: E402
 
 PROTECTED = {"adult": ("sex", "race"), "german": ("personal_status", "foreign_worker")}
 TOLERANCES = {
@@ -53,128 +54,39 @@ WIDE = {
 
 
 class Model(NamedTuple):
-    """A trained model, its trees for the kernel, and one prediction of everybody."""
+    """A trained model, what was read of it, and one prediction of everybody."""
 
     name: str
-    trees: Trees
+    read: TreeModel
     predict: Callable[[np.ndarray], np.ndarray]
     own: Any
 
 
-def flat(domain: Domain, trees: list[dict[str, np.ndarray]], base: float) -> Trees:
-    """Put trees with tests of single coordinates together; those of coordinates in blocks become sets."""
-    block = {j: (start, stop) for start, stop in domain.blocks for j in range(start, stop)}
-    widest = max((max(2, stop - start) for start, stop in domain.blocks), default=2)
-    masks: dict[tuple[bool, ...], int] = {(False,) * widest: 0}
-    parts: dict[str, list[np.ndarray]] = {}
-    roots, offset = [], 0
-    for tree in trees:
-        n, leaf = len(tree["left"]), tree["left"] < 0
-        coordinate, category = np.where(leaf, -1, tree["feature"]), np.full(n, -1)
-        for i in np.flatnonzero(~leaf).tolist():
-            j = int(coordinate[i])
-            if j not in block:
-                continue
-            start, stop = block[j]
-            states = [float(c == j - start) if stop - start > 1 else float(c) for c in range(max(2, stop - start))]
-            row = tuple(v <= tree["threshold"][i] for v in states) + (False,) * (widest - len(states))
-            category[i], coordinate[i] = masks.setdefault(row, len(masks)), start
-        roots.append(offset)
-        each = {
-            "coordinate": coordinate, "threshold": np.where(leaf, 0.0, tree["threshold"]), "category": category,
-            "missing": np.zeros(n, int), "left": tree["left"] + offset, "right": tree["right"] + offset,
-            "values": tree["value"][:, None],
-        }  # fmt: skip
-        for name, part in each.items():
-            parts.setdefault(name, []).append(part)
-        offset += n
-    arrays: dict[str, Any] = {name: np.concatenate(part) for name, part in parts.items()}
-    return Trees(
-        **arrays, masks=np.array(list(masks)), roots=np.array(roots), output=np.zeros(len(roots), int),
-        base=np.array([base]), error=np.zeros(1),
-    )  # fmt: skip
-
-
-def below(t: np.ndarray) -> np.ndarray:
-    """The largest float64 whose float32 is below ``t``: the middle to the float32 before it, ties to even."""
-    t = t.astype(np.float32)
-    before = np.nextafter(t, np.float32(-np.inf))
-    middle = (before.astype(np.float64) + t.astype(np.float64)) / 2
-    return np.where(before.view(np.uint32) & 1 == 0, middle, np.nextafter(middle, -np.inf))
-
-
-def xgboost_model(x: np.ndarray, y: np.ndarray, domain: Domain, seed: int, trees: int, depth: int) -> Model:
-    """Train with XGBoost."""
-    import xgboost
-
-    model = xgboost.XGBClassifier(
-        n_estimators=trees, max_depth=depth, learning_rate=0.1, subsample=0.8, random_state=seed, n_jobs=1
-    ).fit(x, y)
-    learner = json.loads(model.get_booster().save_raw("json"))["learner"]
-    score = json.loads(learner["learner_model_param"]["base_score"])
-    base = float(np.float32(score[0] if isinstance(score, list) else score))
-    parts = []
-    for tree in learner["gradient_booster"]["model"]["trees"]:
-        left = np.array(tree["left_children"])
-        condition = np.array(tree["split_conditions"], dtype=np.float32)
-        parts.append(
-            {
-                "feature": np.array(tree["split_indices"]), "left": left, "right": np.array(tree["right_children"]),
-                "threshold": np.where(left < 0, 0.0, below(condition)),
-                "value": np.where(left < 0, condition.astype(np.float64), 0.0),
-            }
-        )  # fmt: skip
-    name = f"XGBoost {trees} trees, depth {depth}"
-    return Model(name, flat(domain, parts, float(np.log(base / (1 - base)))), model.predict_proba, model)
-
-
-def lightgbm_model(x: np.ndarray, y: np.ndarray, domain: Domain, seed: int, trees: int, leaves: int) -> Model:
-    """Train with LightGBM."""
+def trained(x: np.ndarray, y: np.ndarray, schema: Schema, seed: int) -> Iterator[Model]:
+    """Train models of four libraries, and read them as every live object is read."""
+    import catboost
     import lightgbm
-
-    model = lightgbm.LGBMClassifier(
-        n_estimators=trees, num_leaves=leaves, random_state=seed, n_jobs=1, verbose=-1, subsample=0.8, subsample_freq=1
-    ).fit(x, y)
-    parts = []
-    for tree in model.booster_.dump_model()["tree_info"]:
-        rows: list[list[float]] = []
-
-        def walk(node: dict[str, Any], rows: list[list[float]] = rows) -> int:
-            me = len(rows)
-            rows.append([0, 0.0, -1, -1, float(node.get("leaf_value", 0.0))])
-            if "split_feature" in node:
-                left, right = walk(node["left_child"], rows), walk(node["right_child"], rows)
-                rows[me] = [node["split_feature"], float(node["threshold"]), left, right, 0.0]
-            return me
-
-        walk(tree["tree_structure"])
-        table = np.array(rows)
-        names = ("feature", "threshold", "left", "right", "value")
-        parts.append(
-            {k: c if k in ("threshold", "value") else c.astype(int) for k, c in zip(names, table.T, strict=True)}
-        )
-    return Model(f"LightGBM {trees} trees, {leaves} leaves", flat(domain, parts, 0.0), model.predict_proba, model)
-
-
-def forest_model(x: np.ndarray, y: np.ndarray, domain: Domain, seed: int, trees: int) -> Model:
-    """Train a random forest with scikit-learn; its probabilities are numbers of a regression here."""
+    import xgboost
     from sklearn.ensemble import RandomForestClassifier
 
-    model = RandomForestClassifier(n_estimators=trees, random_state=seed, n_jobs=1, min_samples_leaf=2).fit(x, y)
-    parts = []
-    for estimator in model.estimators_:
-        tree = estimator.tree_
-        share = tree.value[:, 0, 1] / tree.value[:, 0].sum(1) / trees
-        first = tree.threshold.astype(np.float32)
-        first = np.where(first.astype(np.float64) > tree.threshold, np.nextafter(first, np.float32(-np.inf)), first)
-        parts.append(
-            {
-                "feature": tree.feature, "left": tree.children_left, "right": tree.children_right,
-                "threshold": below(np.nextafter(first, np.float32(np.inf))),
-                "value": np.where(tree.children_left < 0, share, 0.0),
-            }
-        )  # fmt: skip
-    return Model(f"forest of {trees} deep trees", flat(domain, parts, 0.0), model.predict_proba, model)
+    boosted = {"n_jobs": 1, "random_state": seed, "subsample": 0.8}
+    named: dict[str, Any] = {
+        f"XGBoost {n} trees, depth {d}": xgboost.XGBClassifier(
+            n_estimators=n, max_depth=d, learning_rate=0.1, **boosted
+        ) for n, d in ((200, 5), (500, 6), (800, 6))
+    } | {
+        f"LightGBM {n} trees, 31 leaves": lightgbm.LGBMClassifier(
+            n_estimators=n, num_leaves=31, verbose=-1, subsample_freq=1, **boosted
+        ) for n in (200, 500)
+    } | {
+        "CatBoost 500 trees, depth 6": catboost.CatBoostClassifier(
+            iterations=500, depth=6, verbose=0, thread_count=1, random_seed=seed, allow_writing_files=False
+        ),
+        "forest of 200 deep trees": RandomForestClassifier(200, random_state=seed, n_jobs=1, min_samples_leaf=2),
+    }  # fmt: skip
+    for name, own in named.items():
+        read = TreeModel.of(read_trees(own.fit(x, y)), schema, reads="coordinates")
+        yield Model(name, read, own.predict_proba, own)
 
 
 def metric(name: str, domain: Domain, tolerances: dict[str, float]) -> Form:
@@ -188,21 +100,16 @@ def metric(name: str, domain: Domain, tolerances: dict[str, float]) -> Form:
     return Form(np.zeros((0, m)), 2.0, free, tolerance, np.zeros(m), domain.origin, domain.unit)
 
 
-def models(seeds: int, forests: bool = True) -> Iterator[tuple[str, int, Model, Domain, np.ndarray]]:
+def models(seeds: int) -> Iterator[tuple[str, int, Model, Domain, np.ndarray]]:
     """Every model with its table, seed, domain and people."""
-    for name in ("german", "adult"):
+    for seed, name in product(range(seeds), ("german", "adult")):
         population = isonomy.load_population(name)
         domain = population.schema.domain("realizable")
         x, y = np.ascontiguousarray(population.x), np.asarray(population.y).astype(int)
-        for seed in range(seeds):
-            rows = np.random.default_rng(seed).permutation(len(x))
-            some, rest = rows[: len(x) * 3 // 4][:20_000], rows[len(x) * 3 // 4 :]
-            for model in (
-                *(xgboost_model(x[some], y[some], domain, seed, n, d) for n, d in ((200, 5), (500, 6), (800, 6))),
-                *(lightgbm_model(x[some], y[some], domain, seed, n, k) for n, k in ((200, 31), (500, 31))),
-                *((forest_model(x[some], y[some], domain, seed, 200),) if forests else ()),
-            ):
-                yield name, seed, model, domain, x[rest]
+        rows = np.random.default_rng(seed).permutation(len(x))
+        some, rest = rows[: len(x) * 3 // 4][:20_000], rows[len(x) * 3 // 4 :]
+        for model in trained(x[some], y[some], population.schema, seed):
+            yield name, seed, model, domain, x[rest]
 
 
 def timed(run: Callable[[], Any]) -> tuple[float, Any]:
@@ -213,17 +120,14 @@ def timed(run: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def bounds_of(model: Model, domain: Domain, form: Form) -> TreeBounds:
-    """Bounds with a sigmoid; of a forest, of its numbers."""
-    head = Head("regression", 1, 0.5) if model.name.startswith("forest") else Head("sigmoid", 1, 0.5)
-    return TreeBounds(model.trees, head, Similarity(form, 1.0, domain))
+    """Bounds of a model's probability."""
+    return TreeBounds(model.read.trees, Head(model.read.head, 1, 0.5), Similarity(form, 1.0, domain))
 
 
 def local(model: Model, bounds: TreeBounds, x: np.ndarray, step: int) -> dict[str, Any]:
     """Time and exactness of the bounds over similar people, ``step`` of them at a time."""
     predict = min(timed(lambda: model.predict(x))[0] for _ in range(3))
-    own = bounds.enclose(x)
-    middle = (own.low[:, 0] + own.high[:, 0]) / 2
-    share = middle if model.name.startswith("forest") else 1 / (1 + np.exp(-middle))
+    off = np.abs(model.read(x) - model.predict(x)).max()
     times, exact = [], []
     for start in range(0, len(x), step):
         some = x[start : start + step]
@@ -232,7 +136,7 @@ def local(model: Model, bounds: TreeBounds, x: np.ndarray, step: int) -> dict[st
         exact += extremes.exact.tolist()
     return {
         "ms a person": np.mean(times), "worst": max(times), "exact": np.mean(exact),
-        "predicts": np.mean(times) * len(x) / 1e3 / predict, "off": float(np.abs(share - model.predict(x)[:, 1]).max()),
+        "predicts": np.mean(times) * len(x) / 1e3 / predict, "off": float(off),
     }  # fmt: skip
 
 
