@@ -135,8 +135,8 @@ def local(model: Model, bounds: TreeBounds, x: np.ndarray, step: int) -> dict[st
         times.append(spent / len(some) * 1e3)
         exact += extremes.exact.tolist()
     return {
-        "ms a person": np.mean(times), "worst": max(times), "by the clock": (time.perf_counter() - began) * 1e3 / len(x),
-        "exact": np.mean(exact), "predicts": np.mean(times) * len(x) / 1e3 / predict, "off": float(off),
+        "ms a person": np.mean(times), "worst": max(times),
+        "by the clock": (time.perf_counter() - began) * 1e3 / len(x), "exact": np.mean(exact), "predicts": np.mean(times) * len(x) / 1e3 / predict, "off": float(off),
     }  # fmt: skip
 
 
@@ -207,6 +207,7 @@ def gap(bounds: TreeBounds, domain: Domain, protected: str, parts: int) -> dict[
 def readers() -> str:
     """Check every configuration of the readers against its library; say how many are wrong."""
     from tests.trees.configurations import CONFIGURATIONS
+    from tests.trees.originals import ROWS
     from tests.trees.test_configurations import check
 
     wrong = []
@@ -215,7 +216,8 @@ def readers() -> str:
             check(each)
         except AssertionError:
             wrong.append(str(each))
-    return f"{len(wrong)} of {len(CONFIGURATIONS)} configurations wrong{': ' if wrong else ''}{'; '.join(wrong)}"
+    said = f"{len(wrong)} of {len(CONFIGURATIONS)} configurations wrong, {ROWS:,} rows or more each"
+    return "; ".join([said, *wrong])
 
 
 TITLES = {
@@ -288,10 +290,11 @@ def write(path: Path, rows: dict[str, list[dict[str, Any]]], reader: str, comman
 
     intro = (
         f"# Tree ensembles\n\nWritten by `{command}`, one thread: numpy {np.__version__}, {platform.machine()}, Python "
-        f"{platform.python_version()}, isonomy {isonomy.__version__}. Times are processor time where no clock is named; the "
-        f"machine had other work, which the clock counts. *predicts* are times of one `predict` of the same library "
-        f"over the same people, *off* is the largest difference of its probabilities from ours, *at r* the mean bound "
-        f"of anybody within r. Gaps are of the raw score; forests have none: their pairs of leaves fill gigabytes.\n\n"
+        f"{platform.python_version()}, isonomy {isonomy.__version__}. Times are processor time where no clock is "
+        f"named; the machine had other work, which the clock counts. *predicts* are times of one `predict` of the same "
+        f"library over the same people, *off* is the largest difference of its probabilities from ours, *at r* the mean "
+        f"bound of anybody within r. Gaps are of the raw score; forests have none: their pairs of leaves fill "
+        f"gigabytes.\n\n"
     )
     parts = [intro + markdown(summary(rows, reader))]
     parts += [f"## {TITLES[name]}\n\n{markdown(pd.DataFrame(each))}" for name, each in rows.items()]
