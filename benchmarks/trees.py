@@ -136,7 +136,8 @@ def local(model: Model, bounds: TreeBounds, x: np.ndarray, step: int) -> dict[st
         exact += extremes.exact.tolist()
     return {
         "ms a person": np.mean(times), "worst": max(times),
-        "by the clock": (time.perf_counter() - began) * 1e3 / len(x), "exact": np.mean(exact), "predicts": np.mean(times) * len(x) / 1e3 / predict, "off": float(off),
+        "by the clock": (time.perf_counter() - began) * 1e3 / len(x), "exact": np.mean(exact),
+        "predicts": np.mean(times) * len(x) / 1e3 / predict, "off": float(off),
     }  # fmt: skip
 
 
@@ -292,8 +293,8 @@ def write(path: Path, rows: dict[str, list[dict[str, Any]]], reader: str, comman
         f"# Tree ensembles\n\nWritten by `{command}`, one thread: numpy {np.__version__}, {platform.machine()}, Python "
         f"{platform.python_version()}, isonomy {isonomy.__version__}. Times are processor time where no clock is "
         f"named; the machine had other work, which the clock counts. *predicts* are times of one `predict` of the same "
-        f"library over the same people, *off* is the largest difference of its probabilities from ours, *at r* the mean "
-        f"bound of anybody within r. Gaps are of the raw score; forests have none: their pairs of leaves fill "
+        f"library over the same people, *off* is the largest difference of its probabilities from ours, *at r* the "
+        f"mean bound of anybody within r. Gaps are of the raw score; forests have none: their pairs of leaves fill "
         f"gigabytes.\n\n"
     )
     parts = [intro + markdown(summary(rows, reader))]
