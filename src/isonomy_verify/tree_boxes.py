@@ -11,9 +11,10 @@ and sums are whole numbers, in which what wraps around on the way is gone at the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.domain import Mask
@@ -82,7 +83,7 @@ def _split(cells: Cells, boxes: Boxes, constant: Index, moving: Index, start: tu
     place[moving] = np.arange(len(moving))
     wide = len(moving)
     box = np.concatenate([boxes.low[:, moving], boxes.high[:, moving]], axis=1).astype(np.int32)[row]
-    ended: list[tuple[Index, ...]] = []
+    ended: list[tuple[NDArray[Any], ...]] = []
     while len(node):
         axis, rank = cells.axis[node], cells.rank[node]
         column, each = place[axis], np.arange(len(node))
@@ -104,8 +105,8 @@ def _split(cells: Cells, boxes: Boxes, constant: Index, moving: Index, start: tu
             row, tree, node, box = row[rest], tree[rest], node[rest], box[rest]
     row, tree, box, node = (np.concatenate(each) for each in zip(*ended, strict=True))
     order = np.argsort(row * len(cells.root) + tree, kind="stable")
-    box = box.take(order, axis=0).astype(np.int64)
-    low, high = (np.ascontiguousarray(side) for side in (box[:, :wide], box[:, wide:]))
+    ends = box.take(order, axis=0).astype(np.int64)
+    low, high = (np.ascontiguousarray(side) for side in (ends[:, :wide], ends[:, wide:]))
     return Pieces(constant, moving, row[order], tree[order], low, high, cells.gain[node[order]])
 
 
