@@ -16,7 +16,7 @@ from isonomy.progress import Progress
 from isonomy.similarity import Metric
 from isonomy.similarity.ground import Ground
 
-Method = Literal["scorecard", "sgd", "ftu", "sensr", "f-ibp", "l-dif", "u-dif"]
+Method = Literal["scorecard", "sgd", "ftu", "sensr", "sensei", "f-ibp", "l-dif", "u-dif", "residual"]
 Form = Literal["relational", "paper"]
 
 FURTHEST = 3.0
@@ -46,6 +46,7 @@ class TrainingConfig:
     alpha: float = 1.0
     hidden: tuple[int, ...] = (256, 256)
     _: KW_ONLY
+    blind: bool | None = None
     epsilon: float | None = None
     judged: int = 100
     metric: Metric | None = None
@@ -67,6 +68,11 @@ class TrainingConfig:
     random_state: Any = None
     progress: Progress | Literal["auto"] | None = "auto"
 
+    @property
+    def reads_nothing_protected(self) -> bool:
+        """Say whether the model reads no protected coordinate."""
+        return self.method in ("ftu", "scorecard", "residual") if self.blind is None else self.blind
+
     def _check_parameters(self) -> None:
         """Refuse what no training can go by."""
         choice("method", self.method, Method)
@@ -74,6 +80,7 @@ class TrainingConfig:
         given = {name: value for name, value in vars(self).items() if value is not None or name not in _OPTIONAL}
         for name in given.keys() & {"delta", "gamma", "alpha", "epsilon"}:
             number(name, given[name], "a finite number >= 0", high=FINITE)
+        instance("blind", self.blind, bool | None, "None, True or False")
         for name in given.keys() & {"epochs", "batch_size", "ascent_steps", "patience", "judged"}:
             whole(name, given[name], 1)
         if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence):
@@ -131,7 +138,7 @@ class ResolvedConfig(TrainingConfig):
     @property
     def penalised(self) -> bool:
         """Say whether a bound is part of the loss."""
-        return self.method in ("f-ibp", "l-dif", "u-dif")
+        return self.method in ("f-ibp", "l-dif", "u-dif", "residual")
 
     def values_at(self, epoch: float) -> tuple[float, float, float]:
         """Return alpha, delta and gamma at a fractional epoch."""

@@ -47,7 +47,7 @@ from isonomy.similarity import Counterparts, Metric, SensitiveSubspace, Weighted
 from isonomy.training.additive import Additive, IntArray
 from isonomy.training.choice import Data, Proof, candidates, choose
 from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
-from isonomy.training.config import Method, ResolvedConfig, TrainingConfig, delta_of
+from isonomy.training.config import ResolvedConfig, TrainingConfig, delta_of
 from isonomy.training.onnx_file import write_onnx
 from isonomy.training.scorecard import Scorecard
 
@@ -81,7 +81,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         self.domain_ = self._domain(x.shape[1], people)
         self.metric_ = self._metric(x.shape[1], people)
         self.delta_ = delta_of(self.metric_, self.delta)
-        reads = _reads(self.method, self.metric_, x.shape[1], people)
+        reads = _reads(self.reads_nothing_protected, self.metric_, x.shape[1], people)
         origin, unit, advice = 0.0, 1.0, "a larger 'epsilon'"
         if not classes:  # a regression learns standardised outcomes
             origin = float(np.average(wanted, weights=weight))
@@ -420,11 +420,10 @@ def _not_finite(x: Any) -> str:
     return "" if len(places) == 0 or places.shape[1] != 2 else f" in row {places[0, 0]}, column {places[0, 1]}"
 
 
-def _reads(method: Method, metric: Metric, width: int, people: Population | None) -> IntArray:
-    """Return the coordinates that the network reads: those the model sees, without protected
-    ones for ``ftu`` and ``scorecard``."""
+def _reads(blind: bool, metric: Metric, width: int, people: Population | None) -> IntArray:
+    """Return the coordinates that the network reads: those the model sees, without protected ones if ``blind``."""
     seen = np.ones(width, dtype=bool) if people is None else people.schema.seen_coordinates.copy()
-    if method in ("ftu", "scorecard"):
+    if blind:
         seen &= ~(metric.free if people is None else people.schema.protected_coordinates)
     if not seen.any():
         raise ParameterError("The network would read nothing: every coordinate is protected or not seen.")

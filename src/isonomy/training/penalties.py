@@ -67,7 +67,7 @@ class Penalty:
     ) -> Tensor:
         """Return the penalty of a batch with these pre-activations, before alpha."""
         config = self.config
-        if config.method == "u-dif" and gamma > 0:
+        if config.method in ("u-dif", "residual") and gamma > 0:
             radii = [radius * (gamma / config.gamma) for radius in config.radii]
             return dual(self.profile(layers, x, values, delta, radii), radii, gamma, config.order, weight)
         if config.method == "l-dif" and gamma > 0:
