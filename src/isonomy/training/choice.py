@@ -204,6 +204,15 @@ def choose(
     return _selected(table, sorted(proofs), limit, losses, data.weight)
 
 
+def lowest_loss(table: pd.DataFrame, epsilon: float | None) -> int:
+    """Return the row of the lowest loss among those certified at the margin's share of epsilon that have not
+    collapsed; where there is none the row of the lowest bound, and where all have collapsed of all rows."""
+    alive = table[~table["collapsed"]] if not table["collapsed"].all() else table
+    limit = math.inf if epsilon is None else MARGIN * epsilon
+    below = alive[alive["upper"].fillna(-math.inf) <= limit]
+    return int(below["loss"].idxmin() if len(below) else alive["upper"].idxmin())
+
+
 def _selected(
     table: pd.DataFrame, rows: Sequence[int], limit: float, losses: FloatArray, weight: FloatArray
 ) -> Selected:

@@ -17,7 +17,7 @@ from isonomy.similarity import Metric
 from isonomy.similarity.ground import Ground
 
 Method = Literal["scorecard", "sgd", "ftu", "sensr", "sensei", "f-ibp", "l-dif", "u-dif", "residual"]
-Form = Literal["relational", "paper"]
+Form = Literal["relational", "paper", "attacked"]
 
 FURTHEST = 3.0
 """How many times gamma one individual may be moved when others stay."""
@@ -31,8 +31,11 @@ _DELTA = 0.05
 _VALIDATION_SHARE, _FEWEST_ROWS = 0.2, 20
 """The share of the rows that is set aside unless the caller says otherwise, and the fewest that tell anything."""
 
+ALPHAS = (0.05, 0.1, 0.3, 1.0, 3.0)
+"""The weights of the bound that are tried where none is given."""
+
 _RAMPS = ("alpha_ramp", "delta_ramp", "gamma_ramp")
-_OPTIONAL = ("delta", "epsilon", "epochs", "ascent_steps", "patience")
+_OPTIONAL = ("delta", "alpha", "epsilon", "epochs", "ascent_steps", "patience")
 _UNHASHED = ("metric", "domain", "ground", "checkpoint", "random_state", "progress", "epsilon", "judged")
 
 
@@ -43,7 +46,7 @@ class TrainingConfig:
     method: Method = "scorecard"
     delta: float | None = None
     gamma: float = 0.1
-    alpha: float = 1.0
+    alpha: float | None = 1.0
     hidden: tuple[int, ...] = (256, 256)
     _: KW_ONLY
     blind: bool | None = None
@@ -77,6 +80,8 @@ class TrainingConfig:
         """Refuse what no training can go by."""
         choice("method", self.method, Method)
         choice("bound", self.bound, Form)
+        if self.bound == "attacked" and self.method != "l-dif":
+            raise ParameterError(template("bound", "'relational' or 'paper' for all methods but 'l-dif'", self.bound))
         given = {name: value for name, value in vars(self).items() if value is not None or name not in _OPTIONAL}
         for name in given.keys() & {"delta", "gamma", "alpha", "epsilon"}:
             number(name, given[name], "a finite number >= 0", high=FINITE)
@@ -111,6 +116,7 @@ class ResolvedConfig(TrainingConfig):
     """What a trainer goes by: the same for one table, with the defaults that depend on it filled in."""
 
     delta: float = 0.0
+    alpha: float = 0.0
     radii: tuple[float, ...] = ()
     epochs: int = 1
     ascent_steps: int = 1
@@ -125,20 +131,20 @@ class ResolvedConfig(TrainingConfig):
         """
         values = {field.name: getattr(given, field.name) for field in fields(TrainingConfig)}
         values |= {"delta": delta_of(metric, given.delta), "validation": validation_share(rows, given.validation)}
-        values |= {name: float(values[name]) for name in ("gamma", "alpha")}
+        values |= {name: float(values[name] or 0.0) for name in ("gamma", "alpha")}
         moves_all = given.order == math.inf
         if given.radii is None:
             values["radii"] = (values["gamma"],) if moves_all else (0.0, FURTHEST * values["gamma"])
         else:  # where a budget is spent, some individuals stay
             values["radii"] = tuple(sorted({*map(float, given.radii), *([] if moves_all else [0.0])}))
         values["epochs"] = default_epochs(rows, given.batch_size) if given.epochs is None else given.epochs
-        values["ascent_steps"] = given.ascent_steps or (5 if given.method == "sensr" else 1)
+        values["ascent_steps"] = given.ascent_steps or (5 if given.method in ("sensr", "sensei") else 1)
         return cls(**values | {"hidden": tuple(given.hidden), "random_state": seed})
 
     @property
     def penalised(self) -> bool:
         """Say whether a bound is part of the loss."""
-        return self.method in ("f-ibp", "l-dif", "u-dif", "residual")
+        return self.method in ("f-ibp", "l-dif", "u-dif", "residual", "sensei")
 
     def values_at(self, epoch: float) -> tuple[float, float, float]:
         """Return alpha, delta and gamma at a fractional epoch."""
