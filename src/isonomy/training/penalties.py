@@ -195,7 +195,9 @@ class Adversary:
     def distances(self, layers: Layers, x: Tensor, outputs: Tensor) -> Tensor:
         """Return half the squared distance (n,) between outputs of individuals and of those that differ most."""
         frozen, held = [(weight.detach(), bias.detach()) for weight, bias in layers], outputs.detach()
-        start = x + 0.01 * self.rate * torch.sin(torch.arange(x.numel()).reshape(x.shape))  # at x itself it has no slope
+        start = x + 0.01 * self.rate * torch.sin(
+            torch.arange(x.numel()).reshape(x.shape)
+        )  # at x itself it has no slope
         moved = self.moved(lambda at: 0.5 * (run(frozen, at)[-1] - held).square().sum(), start)
         return 0.5 * (run(layers, moved)[-1] - outputs).square().sum(1)
 
