@@ -68,7 +68,7 @@ def test_a_repair_says_what_an_audit_of_the_same_file_says(
     file = asked(lines)
     plain()
     _, before = answered("audit", file, "--epsilon", "0.02")
-    status, found = answered("repair", file, "--epsilon", "0.02", "--rounds", "2", "--out", "fixed.onnx")
+    status, found = answered("repair", file, "--epsilon", "0.02", "--trials", "2", "--out", "fixed.onnx")
     same(found["before"], before)
     again, audited = answered("audit", file, "--epsilon", "0.02", "--model", "fixed.onnx", "--out", "after")
     same(found["after"], audited)
@@ -110,7 +110,7 @@ def test_decisions_are_by_the_cut_off_of_the_question(asked: Callable[..., Path]
     """Whose decision a repair keeps, and how often a network is right, follow the schema's cut-off."""
     file = asked("limit = 40\ngamma = 0.0\n", "--threshold", "0.8")
     plain()
-    _, found = answered("repair", file, "--epsilon", "0.01", "--rounds", "1", "--out", "fixed.onnx")
+    _, found = answered("repair", file, "--epsilon", "0.01", "--trials", "1", "--out", "fixed.onnx")
     _, audited = answered("audit", file, "--epsilon", "0.01", "--model", "fixed.onnx", "--out", "after")
     same(found["after"], audited)
     import isonomy
@@ -229,6 +229,6 @@ def test_a_repaired_regression_keeps_no_decisions(table: pd.DataFrame, run: Call
     model.fit(Population.from_frame(frame, schema)).to_onnx("net.onnx")
     words = ("--data", "limits.csv", "--schema", "schema.toml", "--model", "net.onnx", "--reads", "coordinates")
     asked = (*words, "--head", "regression", "--limit", "8", "--gamma", "0", "--epsilon", "1000")
-    status, said, _ = run("repair", *asked, "--rounds", "1", "--out", "fixed.onnx")
+    status, said, _ = run("repair", *asked, "--trials", "1", "--out", "fixed.onnx")
     assert status == 0 and "Outputs change by" in said and "Decisions kept" not in said
     assert json.loads(Path("fixed.onnx.json").read_text())["agreement"] is None

@@ -128,7 +128,7 @@ def test_repair_refuses_what_it_cannot_train(german: isonomy.Population) -> None
 @pytest.mark.slow
 def test_a_repair_that_decides_nothing_is_called_that(german: isonomy.Population) -> None:
     plain, metric = FairClassifier("sgd", **QUICK).fit(german), isonomy.WeightedLp.fit(german.train, order=2.0)
-    hasty = FineTuning(rounds=1, alpha=100.0, learning_rate=5e-3, batch_size=32)
+    hasty = FineTuning(trials=1, alpha=3000.0, learning_rate=5e-3, batch_size=32)
     with pytest.warns(CollapsedModelWarning, match=r"at most epsilon gives everybody the class '\w+.*decides nothing"):
         found = repair(
             plain.network_, german, 1e-4, metric=metric, delta=0.5, shift=isonomy.Transport(0.0),

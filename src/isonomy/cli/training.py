@@ -269,8 +269,9 @@ def repair(
     out: Annotated[
         Path | None, typer.Option(help="The ONNX file to write, or JSON of trees. Default: repaired.onnx or .json.")
     ] = None,
-    rounds: Annotated[int, typer.Option(help="How often unfairness may be weighed more.")] = 8,
-    epochs: Annotated[int, typer.Option(help="Passes over the table in each round.")] = 3,
+    trials: Annotated[int, typer.Option(help="Trainings to find the least change, if blindness is not enough.")] = 6,
+    epochs: Annotated[int, typer.Option(help="Passes over the table in each training.")] = 6,
+    floor: Annotated[float, typer.Option(help="The least share of decisions kept, mean over the decisions.")] = 0.75,
 ) -> Answer:
     """Change a network as little as possible until it is certified at epsilon, or average a tree ensemble.
 
@@ -284,7 +285,12 @@ def repair(
     before and after: 'isonomy audit' of the file that is written gives the same numbers. Learned from are the training
     rows; no labels are needed. Where there are labels, scores before and after stand beside those of a logistic
     regression that reads nothing protected. All of this is written to OUT.json, too. Exit status: 0 certified, 3 not,
-    also where only networks are certified that have collapsed: that give everybody one class, or are no better.
+    also where only networks are certified that have collapsed (that give everybody one class, or are no better), give
+    fewer classes than before, keep too few decisions, or are no fairer in units of their scores.
+
+    A network is first made blind: protected columns are those of one reference person. Only if that is not enough it is
+    trained, with the least weight on the bound that is certified. Its cut-off is moved so that as many people as before
+    receive each class.
 
     A tree ensemble is averaged over what its protected features and proxies can be, and written as a model of its own
     that every command reads, and as a file of XGBoost or LightGBM where it comes from one; beside it stands what
@@ -307,11 +313,11 @@ def repair(
         remark(f"- {inputs.model.remark}")
     if takes_trees(inputs.model):
         return _average(plan, inputs, Path("repaired.json") if out is None else out)
-    return _fine_tune(plan, inputs, Path("repaired.onnx") if out is None else out, rounds, epochs)
+    return _change(plan, inputs, Path("repaired.onnx") if out is None else out, (trials, epochs, floor))
 
 
-def _fine_tune(plan: Plan, inputs: Inputs, out: Path, rounds: int, epochs: int) -> Answer:
-    """Train a network on until it is certified, audit what was written, and say what was lost."""
+def _change(plan: Plan, inputs: Inputs, out: Path, how: tuple[int, int, float]) -> Answer:
+    """Change a network until it is certified, audit what was written, and say what was lost."""
     from isonomy.auditing.inputs import read_table
     from isonomy.certificates import Transport
     from isonomy.training import FineTuning
@@ -326,35 +332,53 @@ def _fine_tune(plan: Plan, inputs: Inputs, out: Path, rounds: int, epochs: int) 
         result = repair_network(
             network, people, cast(float, plan.epsilon), metric=inputs.metric, delta=plan.delta,
             shift=Transport(plan.gamma or 0.0, plan.order, inputs.ground), tier=plan.tier, judged_on=inputs.people,
-            tuning=FineTuning(rounds, epochs, random_state=plan.seed), progress=bar,
+            tuning=FineTuning(how[0], how[1], floor=how[2], random_state=plan.seed), progress=bar,
         )  # fmt: skip
         write_onnx(result.network, out)
         bar.stage("Proving")
         after = _audit_written(plan, out, result.network.head, bar)
-    reached = after.verdict == "certified" and not result.collapsed
+    reached = after.verdict == "certified" and not result.collapsed and not result.refused
     decided = "decisions" in _reported(after)
     facts: dict[str, Any] = {
         "model": str(out), "reached": reached, "epsilon": plan.epsilon, "before": _reported(before),
         "after": _reported(after), "blind": result.blind, "agreement": result.agreement if decided else None,
-        "change": result.change, "collapsed": result.collapsed,
+        "balanced_agreement": result.balanced_agreement if decided else None, "way": result.way,
+        "alpha": result.alpha, "cut_off_moved": result.shift, "reference": dict(result.reference),
+        "relative": list(result.relative), "change": result.change, "collapsed": result.collapsed,
         "reason": result.reason or ("" if reached else "The bound is below epsilon by less than a claim's margin."),
         "audit": after.command,
     }  # fmt: skip
-    fairest = "the fairest network that decides" if result.lost else "the fairest network of these rounds"
-    words = "reached" if reached else f"not reached; this is {fairest}"
+    fairest = "the fairest network that decides" if result.lost else "the fairest network of these trials"
+    words = f"reached, {result.way}" if reached else f"not reached; this is {fairest}"
     words = "no success, since the network decides nothing" if result.collapsed else words
     advice = "Give a network that decides." if result.collapsed else "Allow a larger epsilon."
     lines: list[Any] = [
         _table([("before", before), ("after", after)], result.blind),
         f"Audited: {after.people.selection.words()}.",
         f"Epsilon {plan.epsilon:g}: {words}.",
-        *([f"Decisions kept: {result.agreement:.1%} of these people."] if decided else []),
+        *_before_and_after(result, decided),
         f"Outputs change by {result.change:.4f} on average.",
         *([] if reached else [f"Failed: {facts['reason']} {advice}"]),
         f"Written: {out}, which reads the schema's coordinates (--reads coordinates), and {_write_facts(out, facts)}.",
         f"The whole audit: {facts['audit']}",
     ]
     return Answer(facts, lines, 0 if reached else 3)
+
+
+def _before_and_after(result: Any, decided: bool) -> list[str]:
+    """Return what a repair changed, in lines."""
+    lines = []
+    if decided:
+        both = f"{result.agreement:.1%} of these people, {result.balanced_agreement:.1%} on average over the decisions"
+        lines.append(f"Decisions kept: {both}.")
+    lines.append("Relative violation, the bound over the standard deviation of the scores: "
+                 f"{result.relative[0]:.3f} before, {result.relative[1]:.3f} after.")  # fmt: skip
+    if result.reference:
+        person = ", ".join(f"{name} {value:g}" for name, value in result.reference.items())
+        lines.append(f"Protected columns are those of one reference person: {person}.")
+    if result.shift:
+        lines.append(f"The cut-off was moved by {-result.shift:+.3f} log-odds, to the original's share of decisions.")
+    return lines
 
 
 def _average(plan: Plan, inputs: Inputs, out: Path) -> Answer:

@@ -8,9 +8,9 @@
 * ``l-dif``: shifts that ascend the local violation under the true budget ``mean c(x, x + φ)^p ≤ γ^p``, then the local
   violation there: bounded, or with ``bound="attacked"`` what a search reaches, as the paper writes it.
 
-``residual`` has the penalty of ``u-dif``. ``sensei`` (Yurochkin and Sun 2021) adds half the squared distance between the
-outputs of individuals and of adversarial ones; ``sensr`` (Yurochkin, Bower, Sun 2020) replaces individuals by adversarial
-ones; ``sgd`` and ``ftu`` add nothing.
+``residual`` has the penalty of ``u-dif``. ``sensei`` (Yurochkin and Sun 2021) adds half the squared distance between
+the outputs of individuals and of adversarial ones; ``sensr`` (Yurochkin, Bower, Sun 2020) replaces individuals by
+adversarial ones; ``sgd`` and ``ftu`` add nothing.
 """
 
 from __future__ import annotations
