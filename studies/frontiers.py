@@ -54,8 +54,8 @@ class Size:
     """Rows learned from, training people who choose and test people who judge by certificates, hidden layers."""
 
     rows: int = 4_000
-    chosen_by: int = 40
-    judged: int = 40
+    chosen_by: int = 25
+    judged: int = 25
     hidden: tuple[int, ...] = (32, 32)
     scored: int = 20_000
     networks: Mapping[str, tuple[float, ...]] = field(default_factory=lambda: NETWORKS)
@@ -114,15 +114,14 @@ class Sample:
 
 
 def run(setting: Setting, store: Store, *, datasets: Sequence[Dataset] = TABLES, size: Size | None = None) -> Result:
-    """Of every seed the scorecards and regressions first, then the networks."""
+    """Seeds outermost, tables next; of each the scorecards and regressions first, then the networks."""
     size = size or Size.of(setting)
     samples = [[Sample(dataset, size, seed) for dataset in datasets] for seed in range(setting.seeds)]
     steps = []
-    for row in samples:
-        steps += [_step(sample, DEFAULT, None, partial(scorecards, sample)) for sample in row]
+    for sample in (sample for row in samples for sample in row):
+        steps.append(_step(sample, DEFAULT, None, partial(scorecards, sample)))
         steps += [
             _step(sample, method, alpha, partial(network, sample, method, alpha))
-            for sample in row
             for method, alphas in size.networks.items()
             for alpha in alphas
         ]
@@ -280,14 +279,14 @@ def _story(setting: Setting, size: Size) -> Iterator[str]:
         f"Metric SenSR with ridge {RIDGE:g}, delta {DELTA:g}, gamma {GAMMA:g}, unbounded domain; "
         f"{setting.seeds} seed{'s' * (setting.seeds > 1)}; at most {size.rows:,} rows to learn from, drawn anew by "
         f"each seed, and at most {size.scored:,} test people for scores; certificates by the tight tier with default "
-        f"rounds, of {size.chosen_by} training people for the choice and of {size.judged} test people for what stands here. "
-        f"Networks {shape}: {methods}. "
+        f"rounds, of {size.chosen_by} training people for the choice and of {size.judged} test people for what stands "
+        f"here. Networks {shape}: {methods}. "
         + ("" if setting.full else "The form with more rows, people and methods is `--full`.")
     )
     yield (
         "The default is `FairClassifier(epsilon=level)`: a certified scorecard. Each method is chosen alike: the "
-        f"lowest log-loss on people left out of its fit, among its models that are certified at {MARGIN:g} of the level on "
-        "training people. A method that has no such model at a level has no row there. All read nothing protected."
+        f"lowest log-loss on people left out of its fit, among its models that are certified at {MARGIN:g} of the level "
+        "on training people. A method that has no such model at a level has no row there. All read nothing protected."
     )
 
 
