@@ -285,8 +285,9 @@ def _story(setting: Setting, size: Size) -> Iterator[str]:
     )
     yield (
         "The default is `FairClassifier(epsilon=level)`: a certified scorecard. Each method is chosen alike: the "
-        f"lowest log-loss on people left out of its fit, among its models that are certified at {MARGIN:g} of the level "
-        "on training people. A method that has no such model at a level has no row there. All read nothing protected."
+        f"lowest log-loss on people left out of its fit, among its models that are certified at {MARGIN:g} of the "
+        "level on training people. A method that has no such model at a level has no row there. All read nothing "
+        "protected."
     )
 
 
