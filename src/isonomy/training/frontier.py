@@ -50,8 +50,8 @@ class Frontier:
     ``collapsed``, ``pareto``, all of people judged; and ``aside_log_loss``, ``aside_upper`` of people set aside.
 
     ``blind`` has the same scores of a logistic regression that reads nothing protected. ``classes`` is how many classes
-    the model gives at all. ``collapsed`` models are no better than a constant, on the people judged or on the training
-    rows: they are fair, and no solution. ``pareto`` marks the models among the others that no other one beats in both
+    the model gives at all. ``collapsed`` models are no better than a constant on the training rows, with those set
+    aside: they are fair, and no solution. ``pareto`` marks the models among the others that no other one beats in both
     accuracy and upper. What is named by :meth:`best` is chosen by people set aside, never by those judged.
     """
 
@@ -157,17 +157,18 @@ def frontier(
     held_out = people.test if judged_on is None else judged_on
     if held_out.y is None:
         raise DataError(f"The population {held_out.schema.name!r} has no labels to judge by.")
-    learned, aside = _set_aside(people.train if people.split == "all" else people)
+    train = people.train if people.split == "all" else people
+    learned, aside = _set_aside(train)
     models, rows = [], []
     for row, trained in _trained(usual, learned, alphas, chosen, seeds, given):
         trained.named_ = model_name(row, seeds)
         models.append(trained)
-        rows.append(row | _judged(trained, held_out, aside, measure))
+        rows.append(row | _judged(trained, held_out, train, aside, measure))
     table = pd.DataFrame(rows)
     alive = ~table["collapsed"].to_numpy(dtype=bool)
     table["pareto"] = False
     table.loc[alive, "pareto"] = _undominated(*(table.loc[alive, name].to_numpy() for name in ("accuracy", "upper")))
-    return Frontier(table, tuple(models), blind_scores(learned, held_out))
+    return Frontier(table, tuple(models), blind_scores(train, held_out))
 
 
 def model_name(row: Mapping[str, Any], seeds: int = 1) -> str:
@@ -236,7 +237,9 @@ def _with_network(fitted: FairClassifier, network: Network) -> FairClassifier:
     return other
 
 
-def _judged(model: FairClassifier, held_out: Population, aside: Population, measure: Measure | None) -> dict[str, Any]:
+def _judged(
+    model: FairClassifier, held_out: Population, train: Population, aside: Population, measure: Measure | None
+) -> dict[str, Any]:
     """Return scores and bounds of a model on people judged, and what names it on people set aside."""
     few, local = aside.sample(_CERTIFIED), math.nan
     if measure is None:
@@ -245,13 +248,10 @@ def _judged(model: FairClassifier, held_out: Population, aside: Population, meas
     else:
         upper = measure(model, held_out)
     aside_upper = model.certify(few, attack=False).upper if measure is None else measure(model, few)
-    why = [
-        collapse(model.network_, each.x, each.y, each.weights, label=each.schema.label)
-        for each in (held_out, aside)
-        if each.y is not None
-    ]
+    label = train.schema.label
+    lost = train.y is not None and collapse(model.network_, train.x, train.y, train.weights, label=label)
     chosen_by = {"aside_log_loss": scores(model.network_, aside)["log_loss"], "aside_upper": aside_upper}
-    verdict = {"local_upper": local, "upper": upper, "collapsed": model.collapsed_ or any(why)}
+    verdict = {"local_upper": local, "upper": upper, "collapsed": bool(lost)}
     return scores(model.network_, held_out) | verdict | chosen_by
 
 

@@ -50,6 +50,10 @@ REFERENCES = 12
 """The reference persons, at most, of whom the one that keeps most decisions is taken."""
 
 
+FALL = 0.1
+"""The share of itself by which a relative violation falls at least, to count as lower than the original's."""
+
+
 @dataclass(frozen=True, eq=False)
 class Repair:
     """The repaired network, its certificate on the rows it was judged on, and what changed.
@@ -221,7 +225,9 @@ def repair(
     )
     if not best.reached and (best.collapsed or best.lost):
         advice = "Allow a larger 'epsilon'."
-        warnings.warn(f"{best.reason} {advice}", CollapsedModelWarning, stacklevel=2)
+        nothing = best.collapsed or "decides nothing" in best.lost
+        kind = CollapsedModelWarning if nothing else UserWarning
+        warnings.warn(f"{best.reason} {advice}", kind, stacklevel=2)
     return best
 
 
@@ -439,7 +445,7 @@ class _Judge:
                 return f"it gives {new} of the {old} classes that the original gives"
         if balanced < self.tuning.floor:
             return f"its balanced agreement with the original is {balanced:.3f}, below the floor {self.tuning.floor:g}"
-        if not relative[1] < relative[0]:
+        if not relative[1] < (1 - FALL) * relative[0]:
             return f"its relative violation is {relative[1]:.3g} and did not fall, the original's is {relative[0]:.3g}"
         return ""
 
