@@ -141,12 +141,15 @@ def test_a_frontier_says_of_its_models_what_audits_say(
     asked: Callable[[str], Path], answered: Callable[..., Any]
 ) -> None:
     file = asked('limit = 4\ngamma = 0.02\nsplit = "test"\n')
+    plain()
     _, found = answered("frontier", file, *SMALL[2:-2], "--methods", "u-dif", "--alphas", "0,1", "--out", "models")
-    for number, model in enumerate(found["models"]):
+    *own, given = found["models"]
+    same(given, answered("audit", file)[1])
+    for number, model in enumerate(own):
         _, audited = answered("audit", file, "--model", f"models/{model['model']}", "--out", f"audit-{number}")
         same(model, audited)
     table = pd.read_csv("models/frontier.csv", index_col="model")
-    assert list(table.index) == ["u-dif-alpha-0.onnx", "u-dif-alpha-1.onnx", "blind regression"]
+    assert list(table.index) == ["u-dif-alpha-0.onnx", "u-dif-alpha-1.onnx", given["model"], "blind regression"]
     for name in SCORES:
         assert table[name].tolist() == [*(model["scores"][name] for model in found["models"]), found["blind"][name]]
     assert np.isnan(table["upper"].iloc[-1]), "nothing is proved of what was not audited"

@@ -221,7 +221,7 @@ def test_repair_refuses_what_it_cannot_train(german: isonomy.Population) -> None
 def test_a_repair_far_beyond_reason_is_refused(german: isonomy.Population) -> None:
     plain, metric = FairClassifier("sgd", **QUICK).fit(german), isonomy.WeightedLp.fit(german.train, order=2.0)
     hasty = FineTuning(trials=1, alpha=3000.0, learning_rate=5e-3, batch_size=32)
-    with pytest.warns(UserWarning, match=r"at most epsilon is refused: its balanced agreement"):
+    with pytest.warns(UserWarning, match=r"network is refused: its balanced agreement"):
         found = repair(
             plain.network_, german, 1e-4, metric=metric, delta=0.5, shift=isonomy.Transport(0.0),
             judged_on=german.test[:30], tuning=hasty, progress=None,

@@ -223,7 +223,7 @@ def repair(
     best = replace(
         best, before=scores(network, judged), after=scores(best.network, judged), blind=blind_scores(train, judged)
     )
-    if not best.reached and (best.collapsed or best.lost):
+    if not best.reached and (best.collapsed or best.lost or best.refused):
         advice = "Allow a larger 'epsilon'."
         nothing = best.collapsed or "decides nothing" in best.lost
         kind = CollapsedModelWarning if nothing else UserWarning
@@ -430,15 +430,15 @@ class _Judge:
         relative = (
             self.before.upper / _spread(self.original, self.judged), certificate.upper / _spread(candidate, self.judged)
         )  # fmt: skip
-        refused = "" if untouched else self.refusal(candidate, balanced, relative)
+        refused = "" if untouched else self.refusal(candidate, relative)
         return Repair(
             candidate, certificate, self.epsilon, agreement, change, alpha, lost, original=self.before, way=way,
             shift=shift, balanced_agreement=balanced, relative=relative, refused=refused,
         )  # fmt: skip
 
-    def refusal(self, candidate: Network, balanced: float, relative: tuple[float, float]) -> str:
-        """Return why a candidate may not take the original's place; empty where it may."""
-        label = self.learned.schema.label
+    def refusal(self, candidate: Network, relative: tuple[float, float]) -> str:
+        """Return why a candidate may not take the original's place, by the training rows; empty where it may."""
+        label, balanced = self.learned.schema.label, _changes(self.original, candidate, self.learned)[1]
         if candidate.head != "regression":
             old, new = (len(np.unique(answers(each, self.learned.x, label))) for each in (self.original, candidate))
             if new < old:
@@ -452,9 +452,8 @@ class _Judge:
     def better(self, best: Repair, candidate: Network, way: str, alpha: float = 0.0, shift: float = 0.0) -> Repair:
         """Return the repair by a candidate that is fairer and decides, else the best so far."""
         self.last = now = self.repair(candidate, way, alpha, shift)
-        if (now.collapsed and not best.collapsed) or now.refused:
-            why = f"{now.collapse}: it decides nothing" if now.collapsed else f"is refused: {now.refused}"
-            return replace(best, lost=why if now.certified else best.lost)
+        if now.collapsed and not best.collapsed:
+            return replace(best, lost=f"{now.collapse}: it decides nothing" if now.certified else best.lost)
         fairer = now.certificate.upper < best.certificate.upper
         return replace(now, lost=best.lost) if fairer or (best.collapsed and not now.collapsed) else best
 
