@@ -65,7 +65,7 @@ class Size:
         """The quick form, the usual one, or the whole night's."""
         if setting.quick:
             return cls(300, 4, 4, (8,), 200, {"u-dif": (0.1, 1.0), "ftu": (0.0,)})
-        return cls(20_000, 100, 200, (32, 32), 100_000, NETWORKS | MORE) if setting.full else cls()
+        return cls(20_000, 100, 200, (32, 32), 100_000, {**NETWORKS, **MORE}) if setting.full else cls()
 
 
 class Sample:
@@ -221,7 +221,7 @@ def chosen(models: pd.DataFrame, datasets: Sequence[Dataset]) -> pd.DataFrame:
             for method, group in mine.groupby("method", sort=False):
                 allowed = group[group["chosen_upper"] <= MARGIN * level]
                 if len(allowed):
-                    best[method] = allowed.loc[allowed["chosen_loss"].idxmin()]
+                    best[method] = allowed.iloc[int(np.argmin(allowed["chosen_loss"].to_numpy()))]
             plain = best[PLAIN]["log_loss"] if PLAIN in best else math.nan
             rows += [
                 {"dataset": name, "seed": seed, "level": level, "method": method, "apart": row["log_loss"] - plain}
@@ -297,7 +297,8 @@ def verdicts(table: pd.DataFrame, lines: Sequence[Line], datasets: Sequence[Data
     if not there:
         return
     seeds = int(table["seed"].nunique())
-    good, bad = [], []
+    good: list[str] = []
+    bad: list[str] = []
     for each in there:
         lost = beaten_by(table, each.name)
         (bad if lost else good).append(f"{each.title}{f' (behind {_listed(lost)})' if lost else ''}")

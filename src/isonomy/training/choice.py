@@ -210,7 +210,8 @@ def lowest_loss(table: pd.DataFrame, epsilon: float | None) -> int:
     alive = table[~table["collapsed"]] if not table["collapsed"].all() else table
     limit = math.inf if epsilon is None else MARGIN * epsilon
     below = alive[alive["upper"].fillna(-math.inf) <= limit]
-    return int(below["loss"].idxmin() if len(below) else alive["upper"].idxmin())
+    column = below["loss"] if len(below) else alive["upper"].fillna(math.inf)
+    return int(column.index[int(np.argmin(column.to_numpy()))])
 
 
 def _selected(

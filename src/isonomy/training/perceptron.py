@@ -62,8 +62,8 @@ class Perceptron:
                 weight, offset = torch.cat([weight, first]), torch.cat([offset, lift])
                 mask = torch.ones_like(weight)
             else:
-                mask = torch.block_diag(torch.ones_like(weight), torch.zeros(carried, carried))
-                weight, offset = torch.block_diag(weight, torch.eye(carried)), torch.cat([offset, torch.zeros(carried)])
+                mask = _diagonal(torch.ones_like(weight), torch.zeros(carried, carried))
+                weight, offset = _diagonal(weight, torch.eye(carried)), torch.cat([offset, torch.zeros(carried)])
             layers.append((weight, offset))
             trained += [mask, torch.cat([torch.ones(len(offset) - carried), torch.zeros(carried)])]
         units = hidden[-1] if hidden else 0
@@ -140,3 +140,10 @@ class Perceptron:
             weights[-1], biases[-1] = weights[-1][1:] - weights[-1][:1], biases[-1][1:] - biases[-1][:1]
         weights[-1], biases[-1] = weights[-1] * unit, biases[-1] * unit + origin
         return Network.from_layers(weights, biases, head=head, name=name)
+
+
+def _diagonal(one: Tensor, other: Tensor) -> Tensor:
+    """Return a matrix with two blocks and zeros beside them."""
+    matrix = torch.zeros(len(one) + len(other), one.shape[1] + other.shape[1])
+    matrix[: len(one), : one.shape[1]], matrix[len(one) :, one.shape[1] :] = one, other
+    return matrix

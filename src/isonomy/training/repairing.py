@@ -342,7 +342,15 @@ class _Tuned:
         if not self.penalty.head.classes:
             return -float((old - new).square().mean())
         kept = old.argmax(1) == new.argmax(1)
-        return float(np.mean([float(kept[old.argmax(1) == c].float().mean()) for c in old.argmax(1).unique()]))
+        return float(
+            np.mean(
+                [
+                    float(kept[old.argmax(1) == c].float().mean())
+                    for c in range(old.shape[1])
+                    if bool((old.argmax(1) == c).any())
+                ]
+            )
+        )
 
     def trained(self, alpha: float) -> Network:
         """Return the blind network trained with this weight on the bound; what it does not read it does not learn."""
@@ -426,7 +434,7 @@ class _Judge:
         untouched = candidate is self.original
         certificate = self.before if untouched else self.certificate(candidate)
         agreement, balanced, change = _changes(self.original, candidate, self.judged)
-        lost = _collapse(self.original, candidate, self.judged, self.learned)
+        lost = _collapse(self.original, candidate, self.learned)
         relative = (
             self.before.upper / _spread(self.original, self.judged), certificate.upper / _spread(candidate, self.judged)
         )  # fmt: skip
@@ -491,14 +499,13 @@ def _changes(before: Network, after: Network, judged: Population) -> tuple[float
     return float(np.average(same, weights=judged.weights)), float(np.mean(each)), float(change)
 
 
-def _collapse(before: Network, after: Network, judged: Population, learned: Population) -> str:
+def _collapse(before: Network, after: Network, learned: Population) -> str:
     """Say how a network has collapsed from the original's answers, or from the labels where those are constant."""
-    label = judged.schema.label
-    names = class_names(label)
-    for people in (judged, learned):
-        if reason := collapse(after, people.x, answers(before, people.x, label), people.weights, names, label):
-            return reason
-    if learned.y is None or len(np.unique(answers(before, learned.x, label))) > 1:
+    label = learned.schema.label
+    names, old = class_names(label), answers(before, learned.x, label)
+    if reason := collapse(after, learned.x, old, learned.weights, names, label):
+        return reason
+    if learned.y is None or len(np.unique(old)) > 1:
         return ""
     return collapse(after, learned.x, learned.y, learned.weights, names, label)
 

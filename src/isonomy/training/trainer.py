@@ -288,7 +288,7 @@ class Trainer:
     def _validation_record(self, held_out: TrainingSet) -> Record:
         """Return error, accuracy, penalty and objective of the held-out rows, with the schedules at their ends."""
         config, head, layers, totals = self.config, self.head, self.perceptron.layers, torch.zeros(3)
-        place, multiplier = self.generator.get_state(), self.ascending and self.ascending.multiplier
+        place, multiplier = self.generator.get_state(), 0.0 if self.ascending is None else self.ascending.multiplier
         for start in range(0, len(held_out), 4096):
             rows = slice(start, start + 4096)
             x, y, weight = held_out.x[rows], held_out.y[rows], held_out.weight[rows]
