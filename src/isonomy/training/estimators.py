@@ -341,13 +341,26 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     ``ground``, ``order``), ``class_weight``, ``random_state`` and ``progress``. It leaves behind ``scorecard_``, the
     points of every value, and ``choice_``, which compares it with the plain regression.
 
-    The other methods train networks, which needs ``isonomy[torch]``: ``"u-dif"`` (violations under every shift of the
-    population within ``gamma``), ``"l-dif"`` (under shifts that are searched), ``"f-ibp"`` (no shift), ``"sensr"``,
-    ``"ftu"`` (protected columns are not read) or ``"sgd"``. ``delta`` is the radius of similarity in the ``metric``;
-    ``alpha`` weighs the bound against cross-entropy. The network has ReLU layers of the widths ``hidden``; individuals
-    are those of the ``domain``, by default the population's, and of arrays all of ``R^m``. ``ground`` and ``order``
-    define the Wasserstein distance, ``radii`` are those at which ``u-dif`` evaluates profiles, and 0 where the order is
-    finite. ``bound="paper"`` trains on the paper's box form, for comparison.
+    The other methods train networks, which needs ``isonomy[torch]``: ``"residual"`` (begins as a blind regression, with
+    the penalty of ``u-dif``), ``"u-dif"`` (violations under every shift of the population within ``gamma``),
+    ``"l-dif"`` (under shifts that are searched), ``"f-ibp"`` (no shift), ``"sensr"``, ``"sensei"``, ``"ftu"``
+    (protected columns are not read) or ``"sgd"``. ``delta`` is the radius of similarity in the ``metric``; ``alpha``
+    weighs the bound against cross-entropy; None trains with each of .05, .1, .3, 1, 3 from scratch and takes the lowest
+    loss on rows set aside, among those that are certified as a scorecard has to be (``frontier_``, ``alpha_``).
+    The network has ReLU layers of the widths ``hidden``; individuals are those of the ``domain``, by default the
+    population's, and of arrays all of ``R^m``. ``ground`` and ``order`` define the Wasserstein distance, ``radii`` are
+    those at which ``u-dif`` evaluates profiles, and 0 where the order is finite. ``bound="paper"`` trains on the
+    paper's box form, ``bound="attacked"`` ``l-dif`` on the violation that a search reaches, as the paper writes it;
+    both are for comparison.
+
+    When to change what: ``method`` where a network is needed; ``delta`` and ``metric`` where others count as similar;
+    ``gamma``, ``order`` and ``ground`` where populations shift further or otherwise; ``alpha`` where the trade-off is
+    known; ``hidden`` where more data allow a larger network; ``epsilon`` to the violation that is allowed; ``blind``
+    where protected columns are to be read, or not (scorecard, residual and ftu do not); ``domain`` where others than
+    the schema's can occur; ``epochs``, ``batch_size`` and ``learning_rate`` where ``history_`` still falls, or jumps;
+    ``ascent_steps`` where an attack finds more; the ramps where training starts badly; ``validation`` and ``patience``
+    on very small or noisy tables; ``checkpoint`` where a training takes hours; ``random_state`` to repeat it;
+    ``class_weight`` where a rare class matters as much.
 
     ``fit`` takes a :class:`Population`, of which a whole one gives its training split, or arrays. Without ``metric`` a
     population is given the counterparts of its schema, as in an audit, and arrays the unweighted ℓ2 distance. ``delta``

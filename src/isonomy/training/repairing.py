@@ -341,16 +341,9 @@ class _Tuned:
             old, new = self.original(x), self.perceptron(x)
         if not self.penalty.head.classes:
             return -float((old - new).square().mean())
-        kept = old.argmax(1) == new.argmax(1)
-        return float(
-            np.mean(
-                [
-                    float(kept[old.argmax(1) == c].float().mean())
-                    for c in range(old.shape[1])
-                    if bool((old.argmax(1) == c).any())
-                ]
-            )
-        )
+        first, kept = old.argmax(1), old.argmax(1) == new.argmax(1)
+        shares = [float(kept[first == c].float().mean()) for c in range(old.shape[1]) if bool((first == c).any())]
+        return float(np.mean(shares))
 
     def trained(self, alpha: float) -> Network:
         """Return the blind network trained with this weight on the bound; what it does not read it does not learn."""
