@@ -1,4 +1,4 @@
-"""Frontiers: each method is chosen alike and on people its figures do not see; a run goes on; verdicts follow numbers."""
+"""Frontiers: methods are chosen alike, on people that figures do not see; a run goes on; verdicts follow numbers."""
 
 from __future__ import annotations
 

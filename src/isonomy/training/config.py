@@ -34,7 +34,6 @@ _VALIDATION_SHARE, _FEWEST_ROWS = 0.2, 20
 ALPHAS = (0.05, 0.1, 0.3, 1.0, 3.0)
 """The weights of the bound that are tried where none is given."""
 
-_RAMPS = ("alpha_ramp", "delta_ramp", "gamma_ramp")
 _OPTIONAL = ("delta", "alpha", "epsilon", "epochs", "ascent_steps", "patience")
 _UNHASHED = ("metric", "domain", "ground", "checkpoint", "random_state", "progress", "epsilon", "judged")
 
@@ -63,8 +62,6 @@ class TrainingConfig:
     learning_rate: float | Literal["search"] = 1e-3
     ascent_steps: int | None = None
     alpha_ramp: tuple[float, float] = (0.0, 0.3)
-    delta_ramp: tuple[float, float] = (0.0, 0.0)
-    gamma_ramp: tuple[float, float] = (0.0, 0.0)
     validation: float | None = None
     patience: int | None = 20
     checkpoint: str | os.PathLike[str] | None = None
@@ -98,11 +95,10 @@ class TrainingConfig:
         if self.validation is not None:
             number("validation", self.validation, "a share 0 <= share < 1", high=math.nextafter(1.0, 0.0))
         number("order", self.order, "a number >= 1, or infinity", 1.0)
-        for name in _RAMPS:
-            ends, right = getattr(self, name), "two shares of the training from 0 to 1, the earlier first"
-            shares = [number(name, share, right, high=1.0) for share in ends] if isinstance(ends, tuple | list) else []
-            if len(shares) != 2 or shares[0] > shares[1]:
-                raise ParameterError(template(name, right, ends))
+        ends, name, right = self.alpha_ramp, "alpha_ramp", "two shares of the training from 0 to 1, the earlier first"
+        shares = [number(name, share, right, high=1.0) for share in ends] if isinstance(ends, tuple | list) else []
+        if len(shares) != 2 or shares[0] > shares[1]:
+            raise ParameterError(template(name, right, ends))
         if self.radii is not None:
             if not isinstance(self.radii, tuple | list) or not self.radii:
                 raise ParameterError(template("radii", "None or some numbers >= 0", self.radii))
@@ -146,23 +142,19 @@ class ResolvedConfig(TrainingConfig):
         """Say whether a bound is part of the loss."""
         return self.method in ("f-ibp", "l-dif", "u-dif", "residual", "sensei")
 
-    def values_at(self, epoch: float) -> tuple[float, float, float]:
-        """Return alpha, delta and gamma at a fractional epoch."""
-        alpha, delta, gamma = (ramp(epoch, *self._ends(name)) for name in _RAMPS)
-        return self.alpha * alpha, self.delta * delta, self.gamma * gamma
+    def alpha_at(self, epoch: float) -> float:
+        """Return alpha at a fractional epoch."""
+        start, stop = self.alpha_ramp
+        return self.alpha * ramp(epoch, start * self.epochs, stop * self.epochs)
 
     @property
     def ramps_end(self) -> float:
-        """Return the epoch at which the ramps end; alpha's counts where a bound is part of the loss."""
-        return max(self._ends(name)[1] for name in _RAMPS if name != "alpha_ramp" or self.penalised)
+        """Return the epoch at which alpha's ramp ends; the first where no bound is part of the loss."""
+        return self.alpha_ramp[1] * self.epochs if self.penalised else 0.0
 
     def words(self) -> str:
         """Return all parameters that decide the training of a network but for those known by tensors made from them."""
         return str({name: value for name, value in vars(self).items() if name not in _UNHASHED})
-
-    def _ends(self, name: str) -> tuple[float, float]:
-        start, stop = getattr(self, name)
-        return start * self.epochs, stop * self.epochs
 
 
 def ramp(epoch: float, start: float, stop: float) -> float:

@@ -358,9 +358,9 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     known; ``hidden`` where more data allow a larger network; ``epsilon`` to the violation that is allowed; ``blind``
     where protected columns are to be read, or not (scorecard, residual and ftu do not); ``domain`` where others than
     the schema's can occur; ``epochs``, ``batch_size`` and ``learning_rate`` where ``history_`` still falls, or jumps;
-    ``ascent_steps`` where an attack finds more; the ramps where training starts badly; ``validation`` and ``patience``
-    on very small or noisy tables; ``checkpoint`` where a training takes hours; ``random_state`` to repeat it;
-    ``class_weight`` where a rare class matters as much.
+    ``ascent_steps`` where an attack finds more; ``alpha_ramp`` where training starts badly; ``validation`` and
+    ``patience`` on very small or noisy tables; ``checkpoint`` where a training takes hours; ``random_state`` to repeat
+    it; ``class_weight`` where a rare class matters as much.
 
     ``fit`` takes a :class:`Population`, of which a whole one gives its training split, or arrays. Without ``metric`` a
     population is given the counterparts of its schema, as in an audit, and arrays the unweighted ℓ2 distance. ``delta``
@@ -371,8 +371,8 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     Adam. ``class_weight`` is that of scikit-learn, ``random_state`` decides all that is drawn, and
     ``progress`` is called with the epochs done and in all. A guard against networks that decide nothing: with
     ``1 − error / error of a constant`` as the share that is explained, alpha falls in proportion as a batch has less
-    than a tenth of it. ``alpha_ramp``, ``delta_ramp`` and ``gamma_ramp`` are shares of the training
-    between which a number grows from 0 to its value. ``learning_rate="search"`` tries 20 values. A ``checkpoint`` file
+    than a tenth of it. ``alpha_ramp`` are shares of the training between
+    which alpha grows from 0 to its value. ``learning_rate="search"`` tries 20 values. A ``checkpoint`` file
     is written after every epoch; a training with the same data and parameters goes on from it. ``ascent_steps`` are
     those of ``l-dif`` (1 by default) and ``sensr`` (5).
 

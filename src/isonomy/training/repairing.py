@@ -244,11 +244,10 @@ def _repaired(judge: _Judge, tuned: _Tuned, tick: Progress) -> Repair:
     reached: Repair | None = best if best.reached else None
     for trial in range(0 if reached is not None or tuned.how.alpha == 0 else tuned.how.trials):
         middle = (low + high) / 2
-        found = judge.better(best, tuned.trained(math.exp(middle)), "fine-tuned", math.exp(middle), tuned.moved)
+        best = judge.better(best, tuned.trained(math.exp(middle)), "fine-tuned", math.exp(middle), tuned.moved)
         now = judge.last
         if now.reached and (reached is None or now.agreement >= reached.agreement):
             reached = now
-        best = found
         low, high = (low, middle) if now.certified or now.collapsed else (middle, high)
         tick(trial + 1, tuned.how.trials)
     return replace(best if reached is None else reached, reference=tuned.reference)
@@ -276,11 +275,10 @@ class _Tuned:
         shift: Transport,
         how: FineTuning,
     ) -> None:
-        no_ramp = (0.0, 0.0)
         given = TrainingConfig(
             "u-dif" if shift.gamma else "f-ibp", delta, shift.gamma, how.alpha, order=shift.order, ground=shift.ground,
             epochs=how.epochs, batch_size=how.batch_size, learning_rate=how.learning_rate,
-            alpha_ramp=no_ramp, delta_ramp=no_ramp, gamma_ramp=no_ramp,
+            alpha_ramp=(0.0, 0.0),
         )  # fmt: skip
         self.network, self.config = network, ResolvedConfig.of(given, metric, len(train), how.random_state)
         head = Head(0 if network.head == "regression" else max(2, network.classes))

@@ -244,7 +244,7 @@ class Trainer:
         for batch in range(count):
             epoch = done + batch / count
             self.optimiser.param_groups[0]["lr"] = self.rate * rate_factor(epoch / self.epochs)
-            alpha, delta, gamma = config.values_at(epoch)
+            alpha, delta, gamma = config.alpha_at(epoch), config.delta, config.gamma
             rows = slice(batch * config.batch_size, (batch + 1) * config.batch_size)
             x, y, weight = table.x[rows], table.y[rows], table.weight[rows]
             if self.adversary is not None:
@@ -268,14 +268,13 @@ class Trainer:
                 given[decided] = True
         self._refuse_nan(seen, done + 1)
         part = seen[:, 0] / seen[:, 0].sum()
-        alpha, delta, gamma = config.values_at(done + 1)
         record: Record = {
             "epoch": done + 1,
             "epochs": self.epochs,
             "error": float(part @ seen[:, 1]),
-            "alpha": alpha,
-            "delta": delta,
-            "gamma": gamma,
+            "alpha": config.alpha_at(done + 1),
+            "delta": config.delta,
+            "gamma": config.gamma,
             "seconds": time.perf_counter() - started,
         }
         if config.penalised:
