@@ -301,7 +301,9 @@ def verdicts(table: pd.DataFrame, lines: Sequence[Line], datasets: Sequence[Data
     bad: list[str] = []
     for each in there:
         lost = beaten_by(table, each.name)
-        (bad if lost else good).append(f"{each.title}{f' (behind {_listed(lost)})' if lost else ''}")
+        alone = set(table[table["dataset"] == each.name]["method"]) <= {DEFAULT, PLAIN}
+        words = f" (behind {_listed(lost)})" if lost else " (beside the regression only)" if alone else ""
+        (bad if lost else good).append(f"{each.title}{words}")
     word = "within one standard error of the seeds" if seeds > 1 else "of one seed, without a standard error,"
     yield (
         f"**The default against all others.** {word.capitalize()} its log-loss is no higher than any other method's at "
