@@ -128,7 +128,10 @@ class Selected:
 
     def __str__(self) -> str:
         frame = pd.DataFrame(dict(self.rows()))
-        return f"{frame.to_string()}\n{self.sentence}"
+        lines = [frame.to_string(), self.sentence]
+        if not self.reached:
+            lines.append(f"None is certified at {MARGIN:g} epsilon on training people: this is the one of the lowest bound.")
+        return "\n".join(lines)
 
 
 def _words(row: Any) -> dict[str, str]:
