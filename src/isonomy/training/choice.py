@@ -130,7 +130,7 @@ class Selected:
         frame = pd.DataFrame(dict(self.rows()))
         lines = [frame.to_string(), self.sentence]
         if not self.reached:
-            lines.append(f"None is certified at {MARGIN:g} epsilon on training people: this is the one of the lowest bound.")
+            lines.append(f"None is certified at {MARGIN:g} epsilon on training people: this one has the lowest bound.")
         return "\n".join(lines)
 
 
