@@ -76,7 +76,7 @@ def assert_fair(
         raise _no_limit()
     done = audit(
         model, frame, label=label, protected=protected, similar=similar, favourable=favourable, threshold=threshold,
-        plan=plan, **({"quiet": True, "progress": None} | keywords),  # type: ignore[typeddict-item]
+        plan=plan, **({"quiet": True, "progress": None} | keywords),
     )  # fmt: skip
     judged = [*_judged_epsilon(done), *([] if flips is None else [_judged_flips(done, flips)])]
     if not judged:
