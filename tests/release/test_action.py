@@ -13,7 +13,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-
 from tests.docs.conftest import reader  # noqa: F401
 
 yaml = pytest.importorskip("yaml", reason="PyYAML reads the action")
