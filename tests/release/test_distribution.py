@@ -71,3 +71,21 @@ def test_the_wheel_runs_the_first_command_elsewhere(tmp_path: Path) -> None:
     code = "import json; from importlib.metadata import distribution as d; e = d('isonomy').entry_points; "
     code += "print(json.dumps({x.name: x.value for x in e if x.group == 'mlflow.model_evaluator'}))"
     assert json.loads(run(python, "-c", code)) == {"isonomy": "isonomy.evaluator:MlflowEvaluator"}
+
+
+def test_the_image_is_given_what_it_copies_and_no_root() -> None:
+    """The Dockerfile copies only what the context has, which exists; the entry point is a command; nothing runs as
+    root."""
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    copied = [word for line in lines if line.startswith("COPY ") for word in line.split()[1:-1]]
+    context = {
+        each[1:] for each in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if each[:1] == "!"
+    }
+    assert set(copied) == context and all((ROOT / each).exists() for each in copied)
+    (extras,) = re.findall(r"/source\[([a-z,]+)\]", "\n".join(lines))
+    assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
+    users = [line for line in lines if line.startswith("USER ")]
+    start = next(place for place, line in enumerate(lines) if line.startswith("ENTRYPOINT"))
+    assert users == ["USER isonomy"] and lines.index(users[0]) < start
+    entry = json.loads(lines[start].removeprefix("ENTRYPOINT "))
+    assert entry[0] in PROJECT["scripts"] and entry[1] == "serve"
