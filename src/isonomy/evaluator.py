@@ -50,7 +50,7 @@ class MlflowEvaluator:
         model: Any = None,
         **_others: Any,
     ) -> Any:
-        """Audit the model on the people of a dataset, log what was found to the run ``run_id``, and return it as an
+        """Audit the model on the people of a dataset, log what was measured to the run ``run_id``, and return it as an
         ``EvaluationResult``."""
         mlflow = needed("mlflow", "mlflow", "An evaluator of MLflow")
         config = dict(evaluator_config or {})
@@ -59,8 +59,8 @@ class MlflowEvaluator:
             raise ParameterError(template("evaluator_config", "made of the keywords of isonomy.audit", unknown))
         frame, label = _people(dataset, config)
         done = audit(_live(model, mlflow), frame, label=label, **({"progress": None, "quiet": True} | config))
-        found, client = metrics(done), mlflow.MlflowClient()
-        for name, value in found.items():
+        measured, client = metrics(done), mlflow.MlflowClient()
+        for name, value in measured.items():
             client.log_metric(run_id, name, value)
         client.set_tag(run_id, f"{FOLDER}.verdict", done.findings.verdict or "none")
         client.set_tag(run_id, f"{FOLDER}.finding", repr(done).splitlines()[0])
@@ -75,14 +75,14 @@ class MlflowEvaluator:
             f"{FOLDER}/report": TextEvaluationArtifact(f"{root}/{FOLDER}/report.html"),
             f"{FOLDER}/certificate": JsonEvaluationArtifact(f"{root}/{FOLDER}/certificate.json"),
         }
-        return EvaluationResult(metrics=found, artifacts=artefacts, run_id=run_id)
+        return EvaluationResult(metrics=measured, artifacts=artefacts, run_id=run_id)
 
 
 def metrics(done: Audit) -> dict[str, float]:
     """Return the numbers of an audit by the names that they have in a run; bounds that are infinite are left out."""
     certificate, kinds = done.certificate, Counter(done.certificate.local.decision.tolist())
     lower, upper = done.findings.claimed
-    found: dict[str, float] = {
+    measured: dict[str, float] = {
         "people": len(done.findings.people),
         "upper": upper,
         "lower": lower,
@@ -91,8 +91,8 @@ def metrics(done: Audit) -> dict[str, float]:
     }
     if "none" not in kinds:
         names = {"flippable": "flips_shown", "certified": "flips_excluded", "undecided": "flips_open"}
-        found |= {name: kinds[kind] for kind, name in names.items()}
-    return {f"{FOLDER}/{name}": float(value) for name, value in found.items() if math.isfinite(value)}
+        measured |= {name: kinds[kind] for kind, name in names.items()}
+    return {f"{FOLDER}/{name}": float(value) for name, value in measured.items() if math.isfinite(value)}
 
 
 def _people(dataset: Any, config: dict[str, Any]) -> tuple[Any, str | None]:
