@@ -53,6 +53,8 @@ ORDER = [
     "records",
     "report",
     "auditing",
+    "testing",
+    "evaluator",
     "monitor",
     "service",
     "cli",
