@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Compiled once and not by each of the many processes that tests start, also where the environment asks otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: audit test test-all test-long lint bench studies docs clean
+.PHONY: audit test test-all test-long lint bench studies docs dist clean
 .DEFAULT_GOAL := audit
 
 $(STAMP): pyproject.toml constraints.txt
@@ -43,5 +43,13 @@ studies: $(STAMP)  ## The studies, in their quick form; one of them whole: make 
 docs: $(STAMP)  ## The documentation, as pages: docs/_build/html/index.html.
 	$(RUN)python -m sphinx -W --keep-going -b html docs docs/_build/html
 
+dist:  ## Wheels and source of a release, checked: dist/. Needs nothing of .venv.
+	rm -rf dist
+	$(PYTHON) -m venv $(VENV)-dist
+	$(VENV)-dist/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt hatchling twine
+	$(VENV)-dist/bin/hatchling build --directory dist
+	cd packaging/isonomy-verify && ../../$(VENV)-dist/bin/hatchling build --target wheel --directory ../../dist
+	$(VENV)-dist/bin/twine check --strict dist/*
+
 clean:
-	rm -rf docs/_build $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf dist docs/_build $(VENV) $(VENV)-dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -18,7 +18,7 @@ from isonomy.progress import shown
 from studies import Result, Setting, Store, write
 
 PAPER = ("training", "uci", "group", "convergence", "scalability", "gamma", "states", "years", "moons", "orthotope")
-STUDIES = (*PAPER, "targets", "notions")
+STUDIES = (*PAPER, "targets", "notions", "frontiers")
 SEEDS = 3
 QUICK = "*The quick form: it shows that everything runs. Its numbers say nothing about the methods.*"
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -30,6 +30,7 @@ def study(
     quick: Annotated[bool, typer.Option(help="A few minutes: fewer people, epochs, sizes; into OUT/quick.")] = False,
     out: Annotated[Path, typer.Option(help="Where pages, numbers and pictures are written.")] = Path("results"),
     seeds: Annotated[int | None, typer.Option(help="Trainings of each network: 3, with --quick 1.")] = None,
+    full: Annotated[bool, typer.Option(help="Of 'frontiers': more rows, people and methods; a night's work.")] = False,
     pages: Annotated[bool, typer.Option(help="Compute nothing: write the pages of what was found so far.")] = False,
 ) -> None:
     """Repeat the experiments of "Certification of Distributional Individual Fairness", the printed figures beside.
@@ -37,7 +38,7 @@ def study(
     Each writes NAME.md, NAME.csv and NAME.png. What was found is kept in NAME.work: the same command goes on where it
     was stopped. Remove that directory to begin anew. 'targets' is not the paper's: certified training on six tables,
     with every choice made on people set aside; nor is 'notions': real shifts, and
-    what each notion of shift proves of them.
+    what each notion of shift proves of them; nor 'frontiers': what a certified level costs each method.
     """
     for name in names:
         if name not in STUDIES and name != "all":
@@ -50,7 +51,7 @@ def study(
     failed = False
     for name in chosen:
         try:
-            run(name, out / "quick" if quick else out, quick=quick, seeds=seeds, pages=pages)
+            run(name, out / "quick" if quick else out, quick=quick, seeds=seeds, pages=pages, full=full)
         except IsonomyError as error:
             if len(chosen) == 1 or isinstance(error, SoundnessError):
                 raise
@@ -60,12 +61,15 @@ def study(
         raise typer.Exit(2)
 
 
-def run(name: str, out: Path, *, quick: bool = False, seeds: int | None = None, pages: bool = False) -> list[Path]:
+def run(
+    name: str, out: Path, *, quick: bool = False, seeds: int | None = None, pages: bool = False, full: bool = False
+) -> list[Path]:
     """One study; what was written. Stopped by Ctrl-C it still leaves a page of what was found."""
     if seeds is None:
         seeds = 1 if quick else SEEDS
     words = f"python -m studies {name}" + (" --quick" if quick else "")
     words += f" --seeds {seeds}" if seeds != (1 if quick else SEEDS) else ""
+    words += " --full" if full else ""
     work = out / f"{name}.work"
     lines = work / "lines.jsonl"
     module = import_module(f"studies.{name}")
@@ -79,13 +83,13 @@ def run(name: str, out: Path, *, quick: bool = False, seeds: int | None = None, 
         return written
 
     if pages:
-        return result(Store(lines, only_known=True), Setting(quick, work, None, seeds))
+        return result(Store(lines, only_known=True), Setting(quick, work, None, seeds, full))
     try:
         with shown(f"Study {name}", "auto") as tick:
-            return result(Store(lines), Setting(quick, work, tick, seeds))
+            return result(Store(lines), Setting(quick, work, tick, seeds, full))
     except KeyboardInterrupt:
         if lines.exists():
-            result(Store(lines, only_known=True), Setting(quick, work, None, seeds))
+            result(Store(lines, only_known=True), Setting(quick, work, None, seeds, full))
         raise
 
 

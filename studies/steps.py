@@ -20,13 +20,14 @@ class Setting:
 
     ``quick`` goes through the same code with few individuals, epochs and widths. ``work`` is a directory for what can
     be used again (the lines found, trained networks); it is never removed by a study. ``seeds`` are counted from
-    0.
+    0; ``full`` asks for more than an evening's work of the studies that have such a form.
     """
 
     quick: bool
     work: Path
     progress: Progress | None = None
     seeds: int = 3
+    full: bool = False
 
 
 @dataclass(frozen=True)

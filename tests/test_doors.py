@@ -163,10 +163,10 @@ WRONG: dict[str, dict[str, list[Any]]] = {
     "repair": {
         "model": NO_NETWORK, "people": [X, None, "german"], "epsilon": [*NO_NUMBER, 0, math.inf],
         "metric": NO_METRIC[:2], "delta": [*NO_SIZE, math.inf], "tier": ["loose", 5, None],
-        "shift": [0, 0.1, "far", isonomy.Transport(math.inf)], "tuning": [0, 8, {"rounds": 8}],
+        "shift": [0, 0.1, "far", isonomy.Transport(math.inf)], "tuning": [0, 8, {"trials": 8}],
     },
     "FineTuning": {
-        "rounds": [*NO_COUNT, 0], "epochs": [*NO_COUNT, 0], "alpha": [*NO_NUMBER, math.inf],
+        "trials": [*NO_COUNT, 0], "floor": [*NO_NUMBER, 2.0], "epochs": [*NO_COUNT, 0], "alpha": [*NO_NUMBER, math.inf],
         "batch_size": [*NO_COUNT, 0], "learning_rate": NO_NUMBER,
         "random_state": NO_COUNT,
     },

@@ -6,7 +6,7 @@ Names are imported when they are first used, so that ``import isonomy`` stays fa
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _NAMES = {
     "attacks": "AttackBudget",

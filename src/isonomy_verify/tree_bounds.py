@@ -267,14 +267,13 @@ class TreeBounds(Bounds):
         for margin in range(pieces.gain.shape[1]):
             total = sums(len(some), row, grid.low[leaves], grid.stop[leaves], count, pieces.gain[leaves, margin])
             for side in (0, 1):
-                values = (total if side == 0 else -total).reshape(len(some), -1)
+                values, far = total.reshape(len(some), -1), (FAR, -FAR)[side]
                 if kept is not None:
-                    values = np.where(kept.reshape(len(some), -1), values, FAR)
-                at = values.argmin(1)
+                    values = np.where(kept.reshape(len(some), -1), values, far)
+                at = values.argmax(1) if side else values.argmin(1)
                 best = values[each, at]
-                none = best >= FAR
-                value = pieces.constant[some, margin] + (best if side == 0 else -best)
-                value = np.where(none, FAR if side == 0 else -FAR, value)
+                none = best == far
+                value = np.where(none, far, pieces.constant[some, margin] + best)
                 for mine in (result[side], result[side + 2]):
                     mine[some, margin] = value
                 group = np.unravel_index(at, tuple(shape.tolist())) if len(shape) else ()

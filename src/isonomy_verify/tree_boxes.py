@@ -11,9 +11,10 @@ and sums are whole numbers, in which what wraps around on the way is gone at the
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import TINY, Array, U
 from isonomy_verify.domain import Mask
@@ -22,6 +23,9 @@ from isonomy_verify.tree_cells import Boxes, Cells
 
 FAR = 2**61
 """Beyond every sum."""
+
+SHORT = 64
+"""Cells of an axis up to which adding whole slices is faster than running sums."""
 
 
 class Pieces(NamedTuple):
@@ -77,32 +81,33 @@ def _split(cells: Cells, boxes: Boxes, constant: Index, moving: Index, start: tu
     row, tree, node = start
     place = np.full(len(cells.axes), -1)
     place[moving] = np.arange(len(moving))
-    low, high = boxes.low[row][:, moving], boxes.high[row][:, moving]
-    ended: list[tuple[Index, ...]] = []
+    wide = len(moving)
+    box = np.concatenate([boxes.low[:, moving], boxes.high[:, moving]], axis=1).astype(np.int32)[row]
+    ended: list[tuple[NDArray[Any], ...]] = []
     while len(node):
         axis, rank = cells.axis[node], cells.rank[node]
         column, each = place[axis], np.arange(len(node))
         free = column >= 0
-        safe = np.maximum(column, 0)
-        first = np.where(free, low[each, safe], boxes.low[row, axis])
-        last = np.where(free, high[each, safe], first)
+        first = np.where(free, box[each, np.maximum(column, 0)], boxes.low[row, axis])
+        last = np.where(free, box[each, wide + np.maximum(column, 0)], first)
         a, b = np.flatnonzero(first <= rank), np.flatnonzero(last > rank)
-        la, ha, lb, hb = low[a], high[a], low[b], high[b]
-        some = np.flatnonzero(free[a])
-        ha[some, column[a][some]] = np.minimum(last[a], rank[a])[some]
-        some = np.flatnonzero(free[b])
-        lb[some, column[b][some]] = np.maximum(first[b], rank[b] + 1)[some]
         node = np.concatenate([cells.left[node[a]], cells.right[node[b]]])
-        row, tree = np.concatenate([row[a], row[b]]), np.concatenate([tree[a], tree[b]])
-        low, high = np.concatenate([la, lb]), np.concatenate([ha, hb])
+        kept = np.concatenate([a, b])
+        row, tree, box = row[kept], tree[kept], box.take(kept, axis=0)
+        some = np.flatnonzero(free[a])
+        box[some, wide + column[a[some]]] = np.minimum(last[a[some]], rank[a[some]])
+        some = np.flatnonzero(free[b])
+        box[len(a) + some, column[b[some]]] = np.maximum(first[b[some]], rank[b[some]] + 1)
         leaf = cells.leaf[node]
         if leaf.any():
-            ended.append((row[leaf], tree[leaf], low[leaf], high[leaf], cells.gain[node[leaf]]))
+            ended.append((row[leaf], tree[leaf], box[leaf], node[leaf]))
             rest = ~leaf
-            row, tree, node, low, high = row[rest], tree[rest], node[rest], low[rest], high[rest]
-    row, tree, low, high, gain = (np.concatenate(each) for each in zip(*ended, strict=True))
-    order = np.lexsort((tree, row))
-    return Pieces(constant, moving, row[order], tree[order], low[order], high[order], gain[order])
+            row, tree, node, box = row[rest], tree[rest], node[rest], box[rest]
+    row, tree, box, node = (np.concatenate(each) for each in zip(*ended, strict=True))
+    order = np.argsort(row * len(cells.root) + tree, kind="stable")
+    ends = box.take(order, axis=0).astype(np.int64)
+    low, high = (np.ascontiguousarray(side) for side in (ends[:, :wide], ends[:, wide:]))
+    return Pieces(constant, moving, row[order], tree[order], low, high, cells.gain[node[order]])
 
 
 def _add_rows(total: Index, row: Index, gain: Index) -> None:
@@ -177,7 +182,12 @@ def sums(rows: int, row: Index, low: Index, stop: Index, count: Index, gain: Ind
     np.add.at(total, at, sign)
     total = total.reshape((rows, *shape))
     for d in range(axes):
-        np.cumsum(total, axis=1 + d, out=total)
+        if shape[d] > SHORT:
+            np.cumsum(total, axis=1 + d, out=total)
+            continue
+        each = np.moveaxis(total, 1 + d, 0)
+        for i in range(1, shape[d]):
+            each[i] += each[i - 1]
     return total
 
 

@@ -77,9 +77,14 @@ class Part:
         self.lines: list[Line] = []
         self.worth = fields.value.copy()
         for k in range(len(low)):
-            first = np.unique(np.append(low[k], self.fields.low[:, k]))
+            marks = np.zeros(int(high[k] - low[k]) + 1, dtype=bool)
+            marks[0] = True
+            marks[self.fields.low[:, k] - low[k]] = True
+            first = low[k] + np.flatnonzero(marks)
             if len(first) > 1:
-                line = Line(self, k, first, h.get(k))
+                number = np.cumsum(marks) - 1
+                ends = number[self.fields.low[:, k] - low[k]], number[self.fields.high[:, k] - low[k]]
+                line = Line(self, k, first, ends, h.get(k))
                 self.lines.append(line)
                 self.worth[line.rows] += line.reach
         self.sizes = np.zeros(len(low))
@@ -154,10 +159,17 @@ class Part:
 class Line:
     """An axis of a part: its cells by their ``first`` one, the trees that look along it, and their ``h``."""
 
-    def __init__(self, part: Part, axis: int, first: Index, known: tuple[Index, Index, Index] | None) -> None:
-        low, high = part.fields.low[:, axis], part.fields.high[:, axis]
+    def __init__(
+        self,
+        part: Part,
+        axis: int,
+        first: Index,
+        ends: tuple[Index, Index],
+        known: tuple[Index, Index, Index] | None,
+    ) -> None:
+        """``ends``: the first and last of these cells of each piece."""
         self.axis, self.first = axis, first
-        a, b = np.searchsorted(first, low), np.searchsorted(first, high, side="right") - 1
+        a, b = ends
         looks = np.maximum.reduceat((a > 0) | (b < len(first) - 1), part.begin)
         self.trees = np.flatnonzero(looks)
         place = np.full(len(part.begin), -1)

@@ -205,9 +205,14 @@ def test_train_repair_and_frontier(answered: Callable[..., Any], run: Callable[.
     words = ("repair", "--data", "moons", "--model", "model.onnx", "--reads", "coordinates", *QUICK)
     status, found = answered(*words, "--epsilon", "0.9")
     assert status == 0 and found["reached"] and found["agreement"] == 1.0
-    status, found = answered("frontier", *small, "--alphas", "0,2", "--epsilon", "0.0001")
-    assert status == 3 and found["best"] is None and len(found["models"]) == 2
-    assert {each.name for each in Path("frontier").iterdir()} == {"frontier.csv", "alpha-0.onnx", "alpha-2.onnx"}
+    small = (*small[:-2], "--methods", "f-ibp", "--alphas", "0,2", "--seeds", "2")
+    own = ("--model", "model.onnx", "--reads", "coordinates")
+    status, found = answered("frontier", *small, *own, "--epsilon", "0.0001")
+    assert status == 3 and found["best"] is None and len(found["models"]) == 5
+    files = {f"f-ibp-alpha-{alpha}-seed-{seed}.onnx" for alpha in (0, 2) for seed in (0, 1)}
+    assert {each.name for each in Path("frontier").iterdir()} == {"frontier.csv", "frontier.html", *files}
+    page = Path("frontier/frontier.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 4 and "given" in page and "<script" not in page
 
 
 def test_a_training_that_was_stopped_goes_on_to_the_same_network(

@@ -104,6 +104,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 TABLE = ("--data", f"a{FILE}.parquet", "--schema", f"{FILE}.toml")
+ALONG = ("--methods", "f-ibp", "--alphas", "0,1")
 LEARN = ("--method", "sgd", "--epochs", "2", "--hidden", "4")
 QUICK = ("--gamma", "0", "--tier", "interval", "--limit", "12")
 MODEL = ("--model", f"{FILE}.onnx", "--reads", "coordinates")
@@ -115,8 +116,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "compare": ("compare", f"out{FILE}", f"out{FILE}"),
     "shift": ("shift", f"a{FILE}.parquet", f"b{FILE}.parquet", "--schema", f"{FILE}.toml"),
     "init": ("init", f"a{FILE}.parquet", f"{FILE}.onnx", "--label", f"label {WORDS}", "--force", "--out", f"i{FILE}"),
-    "frontier": ("frontier", *TABLE, *LEARN, *QUICK, "--alphas", "0,1", "--out", f"frontier{FILE}"),
-    "repair": ("repair", *TABLE, *MODEL, *QUICK, "--epsilon", "0.2", "--rounds", "1", "--out", f"r{FILE}.onnx"),
+    "frontier": ("frontier", *TABLE, *ALONG, *LEARN[2:], *QUICK, "--out", f"frontier{FILE}"),
+    "repair": ("repair", *TABLE, *MODEL, *QUICK, "--epsilon", "0.2", "--trials", "1", "--out", f"r{FILE}.onnx"),
     "verify": ("verify", f"out{FILE}/certificate.json"),
 }
 REFUSED: dict[str, tuple[str, ...]] = {

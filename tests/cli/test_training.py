@@ -17,7 +17,7 @@ from isonomy.population import Population, Schema
 from isonomy.training import FairClassifier
 
 SCORES = ("accuracy", "balanced_accuracy", "auc", "log_loss")
-SMALL = ("--method", "u-dif", "--hidden", "6", "--epochs", "3", "--learning-rate", "0.02")
+SMALL = ("--method", "u-dif", "--hidden", "6", "--epochs", "3", "--learning-rate", "0.02", "--alpha", "1")
 QUESTIONS = {
     "defaults": "limit = 5\ngamma = 0.1\n",
     "another": 'split = "train"\nlimit = 5\nseed = 3\ndelta = 1.5\ngamma = 0.05\norder = 2.0\nground = "l1"\n'
@@ -68,7 +68,7 @@ def test_a_repair_says_what_an_audit_of_the_same_file_says(
     file = asked(lines)
     plain()
     _, before = answered("audit", file, "--epsilon", "0.02")
-    status, found = answered("repair", file, "--epsilon", "0.02", "--rounds", "2", "--out", "fixed.onnx")
+    status, found = answered("repair", file, "--epsilon", "0.02", "--trials", "2", "--out", "fixed.onnx")
     same(found["before"], before)
     again, audited = answered("audit", file, "--epsilon", "0.02", "--model", "fixed.onnx", "--out", "after")
     same(found["after"], audited)
@@ -110,7 +110,7 @@ def test_decisions_are_by_the_cut_off_of_the_question(asked: Callable[..., Path]
     """Whose decision a repair keeps, and how often a network is right, follow the schema's cut-off."""
     file = asked("limit = 40\ngamma = 0.0\n", "--threshold", "0.8")
     plain()
-    _, found = answered("repair", file, "--epsilon", "0.01", "--rounds", "1", "--out", "fixed.onnx")
+    _, found = answered("repair", file, "--epsilon", "0.01", "--trials", "1", "--out", "fixed.onnx")
     _, audited = answered("audit", file, "--epsilon", "0.01", "--model", "fixed.onnx", "--out", "after")
     same(found["after"], audited)
     import isonomy
@@ -141,12 +141,15 @@ def test_a_frontier_says_of_its_models_what_audits_say(
     asked: Callable[[str], Path], answered: Callable[..., Any]
 ) -> None:
     file = asked('limit = 4\ngamma = 0.02\nsplit = "test"\n')
-    _, found = answered("frontier", file, *SMALL, "--alphas", "0,1", "--out", "models")
-    for number, model in enumerate(found["models"]):
+    plain()
+    _, found = answered("frontier", file, *SMALL[2:-2], "--methods", "u-dif", "--alphas", "0,1", "--out", "models")
+    *own, given = found["models"]
+    same(given, answered("audit", file)[1])
+    for number, model in enumerate(own):
         _, audited = answered("audit", file, "--model", f"models/{model['model']}", "--out", f"audit-{number}")
         same(model, audited)
     table = pd.read_csv("models/frontier.csv", index_col="model")
-    assert list(table.index) == ["alpha-0.onnx", "alpha-1.onnx", "blind regression"]
+    assert list(table.index) == ["u-dif-alpha-0.onnx", "u-dif-alpha-1.onnx", given["model"], "blind regression"]
     for name in SCORES:
         assert table[name].tolist() == [*(model["scores"][name] for model in found["models"]), found["blind"][name]]
     assert np.isnan(table["upper"].iloc[-1]), "nothing is proved of what was not audited"
@@ -164,8 +167,16 @@ def test_scores_and_those_of_a_blind_regression_stand_beside_every_result(
     for name, facts in (("net.onnx.json", trained), ("fixed.onnx.json", repaired)):
         assert json.loads(Path(name).read_text()) == facts, "the file beside the network says the same"
     words = ("accuracy", "balanced accuracy", "AUC", "log-loss", "blind regression")
-    for command, rows in (("train", ("net.onnx",)), ("repair", ("before", "after")), ("frontier", ("alpha-0.onnx",))):
-        options = {"train": SMALL, "repair": ("--epsilon", "0.5"), "frontier": (*SMALL, "--alphas", "0")}[command]
+    for command, rows in (
+        ("train", ("net.onnx",)),
+        ("repair", ("before", "after")),
+        ("frontier", ("u-dif-alpha-0.onnx",)),
+    ):
+        options = {
+            "train": SMALL,
+            "repair": ("--epsilon", "0.5"),
+            "frontier": (*SMALL[2:-2], "--methods", "u-dif", "--alphas", "0"),
+        }[command]
         out = {"train": "net.onnx", "repair": "fixed.onnx", "frontier": "models"}[command]
         _, shown, _ = run(command, file, *options, "--out", out)
         assert all(word in shown for word in (*words, *rows)), shown
@@ -229,6 +240,6 @@ def test_a_repaired_regression_keeps_no_decisions(table: pd.DataFrame, run: Call
     model.fit(Population.from_frame(frame, schema)).to_onnx("net.onnx")
     words = ("--data", "limits.csv", "--schema", "schema.toml", "--model", "net.onnx", "--reads", "coordinates")
     asked = (*words, "--head", "regression", "--limit", "8", "--gamma", "0", "--epsilon", "1000")
-    status, said, _ = run("repair", *asked, "--rounds", "1", "--out", "fixed.onnx")
+    status, said, _ = run("repair", *asked, "--trials", "1", "--out", "fixed.onnx")
     assert status == 0 and "Outputs change by" in said and "Decisions kept" not in said
     assert json.loads(Path("fixed.onnx.json").read_text())["agreement"] is None

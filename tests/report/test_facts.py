@@ -1,4 +1,4 @@
-"""One audit, five renderings: the same rounded numbers in all of them, each on the side on which it stays true."""
+"""One audit, six renderings: the same rounded numbers in all of them, each on the side on which it stays true."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import json
 import math
+import re
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,7 @@ from isonomy.report.facts import facts_of
 from isonomy.report.html import to_html
 from isonomy.report.sections import NOTHING, Fact
 from isonomy.report.terminal import to_terminal
-from isonomy.report.text import MARKDOWN_CODES, to_json, to_junit, to_markdown
+from isonomy.report.text import MARKDOWN_CODES, to_json, to_junit, to_markdown, to_model_card
 
 from .audits import audit, render
 from .reading import read
@@ -57,6 +58,7 @@ def renderings(kind: str) -> dict[str, str]:
         "markdown": to_markdown(facts),
         "json": json.dumps(to_json(facts)["printed"], ensure_ascii=False),
         "junit": to_junit(facts),
+        "card": to_model_card(facts),
     }
 
 
@@ -106,7 +108,7 @@ def test_all_renderings_say_the_finding_and_its_size(kind: str) -> None:
     for name, text in renderings(kind).items():
         said = (facts.headline, facts["finding"].sentences[-1]) if name != "json" else ()
         for each in said:
-            each = for_markdown(each) if name == "markdown" else each
+            each = for_markdown(each) if name in ("markdown", "card") else each
             assert each in " ".join(text.replace("\u00a0", " ").split()), (name, each)
     assert to_json(facts)["sentence"] == facts.headline
 
@@ -122,6 +124,20 @@ def test_each_rendering_shows_the_numbers_of_the_facts(kind: str) -> None:
             assert fact.printed in shown["html"].replace("\u00a0", " "), fact
     for code, printed in json.loads(shown["json"]).items():
         assert printed == facts.fact(code).printed
+
+
+@every
+def test_a_model_card_has_bounds_limits_and_hashes(kind: str) -> None:
+    """One section, with the sides of all bounds, each limit of the proof, and the hash of the very model."""
+    facts, text = facts_of(findings(kind)), renderings(kind)["card"]
+    assert text.startswith("## Fairness\n") and not re.search("^#{1,2} ", text[3:], re.MULTILINE)
+    limits = [fact for fact in facts["asked"].facts if fact.code == "not_proved"]
+    assert len(limits) > 3 and all(f"- {fact.words}: {for_markdown(fact.value)}" in text for fact in limits)
+    for code in ("upper", "lower"):
+        fact = facts.fact(code)
+        assert f"| {for_markdown(fact.words)} | {for_markdown(fact.bounded)} |" in text
+    assert findings(kind).model.hash() in text and ("Decisions proved to stay" in text) == (not findings(kind).alone)
+    assert all(for_markdown(note) in text for note in facts["summary"].notes)
 
 
 @every

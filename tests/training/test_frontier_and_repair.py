@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,9 @@ import isonomy
 from isonomy.errors import NetworkError, ParameterError
 from isonomy.networks import Network
 from isonomy.training import CollapsedModelWarning, FairClassifier, FineTuning, Frontier, frontier, repair
-from isonomy.training.onnx_file import write_onnx
+from isonomy.training.choice import MARGIN
+from isonomy.training.onnx_file import affine_layers, write_onnx
+from isonomy.training.repairing import _Judge
 
 QUICK = {"hidden": (24, 24), "epochs": 8, "batch_size": 32, "learning_rate": 3e-3, "random_state": 0, "progress": None}
 
@@ -35,14 +38,54 @@ def test_the_frontier_and_the_best_model_certified(german: isonomy.Population) -
         beaten = (table["accuracy"] >= row.accuracy) & (table["upper"] <= row.upper) & ~table["collapsed"]
         beaten &= (table["accuracy"] > row.accuracy) | (table["upper"] < row.upper)
         assert row.pareto == (not beaten.any() and not row.collapsed)
-    epsilon = float(table["upper"].iloc[1])
-    best = found.best(epsilon)
-    assert best.certify(some, attack=False).upper <= epsilon
-    assert (best.predict(some) == some.y).mean() == table["accuracy"][table["upper"] <= epsilon].max()
+    epsilon = float(table["aside_upper"].iloc[1]) / MARGIN + 1e-12
+    allowed = table[(table["aside_upper"] <= MARGIN * epsilon) & ~table["collapsed"]]
+    assert found.place(epsilon) == allowed["aside_log_loss"].idxmin() and found.best(epsilon) in found.models
     with pytest.raises(ParameterError, match="larger 'alphas'"):
         found.best(0.0)
     with pytest.raises(ParameterError, match="'alphas'"):
         frontier(german, ())
+
+
+def test_nobody_who_is_judged_names_a_model(german: isonomy.Population) -> None:
+    """Other people judged: another table, the same model named."""
+    model = FairClassifier(method="f-ibp", gamma=0.0, **QUICK)
+
+    def measure(one: FairClassifier, people: isonomy.Population) -> float:
+        seen.append(set(people.rows))
+        return float(one.alpha)
+
+    seen: list[set[int]] = []
+    first, second = (
+        frontier(german, (0.0, 0.1), model=model, judged_on=some, measure=measure)
+        for some in (german.test[:30], german.test[30:60])
+    )
+    assert first.place(1.0) == second.place(1.0) and not first.table["accuracy"].equals(second.table["accuracy"])
+    pd.testing.assert_series_equal(first.table["aside_log_loss"], second.table["aside_log_loss"])
+    test = set(german.test.rows)
+    judged, aside = seen[0], seen[1]
+    assert judged <= test and not aside & test and aside <= set(german.train.rows)
+
+
+@pytest.mark.slow
+def test_scorecards_the_regression_and_a_given_network_stand_beside(german: isonomy.Population) -> None:
+    some, quick = german.test[:4], QUICK | {"epochs": 2, "gamma": 0.0, "judged": 2}
+    given = FairClassifier("sgd", **quick).fit(german).network_
+    found = frontier(
+        german, (0.3,), model=FairClassifier(**quick), methods=("scorecard", "residual"), seeds=2, given=given,
+        judged_on=some,
+    )  # fmt: skip
+    table, curve = found.table, found.curve
+    assert {"regression", "additive", "residual", "given"} <= set(table["method"]) and len(found.models) == len(table)
+    assert found.models[-1].network_.hash() == given.on(german.schema).hash()
+    mine = table[(table["method"] == "residual")]
+    assert len(mine) == 2 and not mine["collapsed"].any()
+    row = curve[curve["method"] == "residual"].iloc[0]
+    assert row["seeds"] == 2 and row["log_loss"] == pytest.approx(mine["log_loss"].mean())
+    assert row["upper_se"] == pytest.approx(mine["upper"].sem())
+    assert len(found.plot().axes) == 4
+    with pytest.raises(ParameterError, match="'methods' must be some of"):
+        frontier(german, methods=("boosting",))
 
 
 def test_repair_reaches_epsilon_and_keeps_most_decisions(german: isonomy.Population) -> None:
@@ -77,6 +120,55 @@ def test_repair_of_a_network_that_reads_what_is_free(german: isonomy.Population)
         (network(german.test.x).argmax(axis=1) == german.test.y).mean() for network in (plain.network_, found.network)
     )
     assert after > before - 0.03
+
+
+def repaired(german: isonomy.Population, **options: Any) -> isonomy.training.Repair:
+    plain = FairClassifier("sgd", **QUICK).fit(german)
+    return repair(plain.network_, german, judged_on=german.test[:20], shift=isonomy.Transport(0.0), progress=None,
+                  **options)  # fmt: skip
+
+
+def test_blindness_is_the_first_change_and_keeps_the_share_of_decisions(german: isonomy.Population) -> None:
+    """Protected columns change nothing any more, most decisions are kept, as many receive each class as before."""
+    found = repaired(german, epsilon=0.03)
+    assert found.way == "blind" and found.reached and found.alpha == 0.0 and found.original is not None
+    x = german.test.x.copy()
+    x[:, german.schema.protected_coordinates] = np.random.default_rng(0).uniform(size=(len(x), 1))
+    np.testing.assert_array_equal(found.network(x), found.network(german.test.x))
+    assert found.reference and found.balanced_agreement > 0.8 and found.relative[1] < found.relative[0]
+    plain, train = FairClassifier("sgd", **QUICK).fit(german), german.train
+    shares = [
+        np.average(each(train.x).argmax(1) == 1, weights=train.weights) for each in (plain.network_, found.network)
+    ]
+    assert shares[0] == pytest.approx(shares[1], abs=2 / len(train))
+    frame = found.frame()
+    assert frame.loc["proved within γ", "after"] == found.certificate.upper <= 0.03
+    assert frame.loc["decisions kept", "after"] == found.agreement and "log-loss" in frame.index
+    assert "reached, blind" in str(found)
+
+
+def test_a_repair_that_keeps_too_few_decisions_is_refused(german: isonomy.Population) -> None:
+    hasty = FineTuning(trials=1, epochs=1, floor=1.0)
+    with pytest.warns(UserWarning, match="below the floor 1"):
+        found = repaired(german, epsilon=0.03, tuning=hasty)
+    assert not found.reached and "below the floor" in found.reason
+
+
+def test_scaling_scores_is_no_repair(german: isonomy.Population) -> None:
+    """Scores on half the scale have half the violation, and the same relative one: refused."""
+    plain = FairClassifier("sgd", **QUICK).fit(german)
+    judge = _Judge(
+        plain.network_, german.test[:10], german.train, 0.5, plain.metric_, 1.0, isonomy.Transport(0.0), "tight",
+        FineTuning(),
+    )  # fmt: skip
+    layers = affine_layers(plain.network_)
+    weights, biases = [weight for weight, _ in layers], [bias for _, bias in layers]
+    weights[-1], biases[-1] = weights[-1] * 0.1, biases[-1] * 0.1
+    scaled = judge.repair(Network.from_layers(weights, biases, head="softmax"), "scaled")
+    assert scaled.certificate.upper < judge.before.upper and scaled.agreement == 1.0
+    assert "did not fall" in scaled.refused and not scaled.reached
+    constant = Network.from_layers([np.zeros((2, german.schema.width))], [np.array([1.0, 0.0])], head="softmax")
+    assert "gives 1 of the 2 classes" in judge.repair(constant, "constant").refused
 
 
 def test_a_network_that_is_fair_already_is_left_alone(german: isonomy.Population) -> None:
@@ -126,15 +218,15 @@ def test_repair_refuses_what_it_cannot_train(german: isonomy.Population) -> None
 
 
 @pytest.mark.slow
-def test_a_repair_that_decides_nothing_is_called_that(german: isonomy.Population) -> None:
+def test_a_repair_far_beyond_reason_is_refused(german: isonomy.Population) -> None:
     plain, metric = FairClassifier("sgd", **QUICK).fit(german), isonomy.WeightedLp.fit(german.train, order=2.0)
-    hasty = FineTuning(rounds=1, alpha=100.0, learning_rate=5e-3, batch_size=32)
-    with pytest.warns(CollapsedModelWarning, match=r"at most epsilon gives everybody the class '\w+.*decides nothing"):
+    hasty = FineTuning(trials=1, alpha=3000.0, learning_rate=5e-3, batch_size=32)
+    with pytest.warns(UserWarning, match=r"network is refused: its balanced agreement"):
         found = repair(
             plain.network_, german, 1e-4, metric=metric, delta=0.5, shift=isonomy.Transport(0.0),
             judged_on=german.test[:30], tuning=hasty, progress=None,
         )  # fmt: skip
-    assert not found.reached and "decides nothing" in found.reason
+    assert not found.reached and "below the floor" in found.reason
     assert not found.collapsed and len(np.unique(found.network(german.test.x).argmax(axis=1))) == 2
 
 
@@ -150,21 +242,22 @@ def test_a_network_that_decides_nothing_cannot_be_repaired(german: isonomy.Popul
 
 
 def test_a_collapsed_model_is_never_the_best() -> None:
-    table = pd.DataFrame({"alpha": [0.0, 1.0], "accuracy": [0.7, 0.8], "upper": [0.3, 0.0], "collapsed": [False, True]})
+    sides = {"aside_log_loss": [0.7, 0.6], "aside_upper": [0.3, 0.0], "collapsed": [False, True]}
+    table = pd.DataFrame({"alpha": [0.0, 1.0], **sides})
     models = (FairClassifier(), FairClassifier())
     found = Frontier(table, models)
     assert found.best(0.5) is models[0]
     with pytest.raises(
-        ParameterError, match=r"epsilon = 0.1, the smallest upper bound is 0.3; 1 that would be is no b"
+        ParameterError, match=r"people set aside, the smallest upper bound is 0.3; 1 that would be is no b"
     ):
         found.best(0.1)
     with pytest.raises(ParameterError, match=r"^No model is named, all have collapsed"):
         Frontier(table[1:], models[1:]).best(0.1)
 
 
-def test_of_equally_accurate_models_the_fairest_is_the_best() -> None:
-    """Otherwise the model that is named is one that the table says another dominates."""
-    table = pd.DataFrame({"alpha": [0.0, 1.0], "accuracy": [0.7, 0.7], "upper": [0.3, 0.1], "collapsed": [False] * 2})
+def test_of_equally_good_models_the_fairest_is_the_best() -> None:
+    sides = {"aside_log_loss": [0.7, 0.7], "aside_upper": [0.3, 0.1], "collapsed": [False] * 2}
+    table = pd.DataFrame({"alpha": [0.0, 1.0], **sides})
     models = (FairClassifier(), FairClassifier())
     assert Frontier(table, models).best(0.5) is models[1]
 

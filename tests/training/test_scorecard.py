@@ -121,6 +121,7 @@ def test_the_choice_is_the_best_of_those_certified(german: isonomy.Population, c
     assert model.choice_.regression == allowed[allowed["family"] == "regression"]["loss"].idxmin()
     assert model.frontier_["upper"][model.choice_.chosen] == table["upper"][model.choice_.chosen] <= MARGIN * limit
     nothing = FairClassifier(epsilon=0.0, **LOCAL).fit(german)
+    assert "None is certified" in str(nothing.choice_) and "None is certified" not in str(model.choice_)
     assert not nothing.choice_.reached and nothing.choice_.chosen == table["upper"].idxmin()
     assert "regression" in card.choice_.sentence and card.choice_.sentence in str(card.choice_)
     assert card.choice_.beats == (card.choice_.difference < -1.96 * card.choice_.error)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from isonomy.errors import DataError, NetworkError
 from isonomy.population import Schema
 from isonomy.population.feature import Feature, Label
-from isonomy.trees.coordinates import on_coordinates
+from isonomy.trees.coordinates import on_coordinates, sides_of
 from isonomy.trees.forest import CATEGORY, NUMBER, NUMBER_NOT_ZERO, ZERO, Column, Forest
 from isonomy.trees.model import TreeModel
 
@@ -115,6 +115,40 @@ def test_coordinates_reach_the_leaves_of_raw_rows(seed: int) -> None:
     income = frame["income"].to_numpy()
     close = (income == np.nextafter(13.7, 20)) | ((income != 0) & (np.abs(income) <= 1e-29))
     np.testing.assert_allclose(model.logits(x)[~close], raw[~close], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_trees_on_coordinates_are_read_as_they_are(seed: int) -> None:
+    """One-hot coordinates, flags and numbers around zero, of people a coordinate of whom is zero."""
+    rng = np.random.default_rng(seed)
+    people, count = SCHEMA.encode(random_people(rng)).x, int(rng.integers(1, 5))
+    columns = tuple(Column(name) for name in SCHEMA.coordinate_names)
+    own = random_forest(rng, count)
+    test = own.feature >= 0
+    forest = dataclasses.replace(
+        own, columns=columns, feature=np.where(test, rng.integers(0, SCHEMA.width, len(test)), -1).astype(np.int32),
+        kind=np.where(test, rng.choice([NUMBER, NUMBER_NOT_ZERO], len(test)), NUMBER).astype(np.int8),
+        threshold=rng.choice([-1.0, -0.3, -1e-36, 0.0, 1e-30, 0.25, 0.5, 1.0, np.inf], len(test)),
+        subset=np.full(len(test), -1, np.int32),
+    )  # fmt: skip
+    people[::3, 0] = rng.choice([0.0, ZERO, -ZERO, 0.25, np.nextafter(0.25, 1)], len(people[::3]))
+    people = people[people[:, 1] == 0]
+    model = TreeModel.of(forest, SCHEMA, reads="coordinates")
+    raw = forest.margins(pd.DataFrame(people, columns=list(SCHEMA.coordinate_names)))
+    np.testing.assert_allclose(model.logits(people), raw, rtol=0, atol=1e-12)
+    nodes, goes = sides_of(forest, SCHEMA, "coordinates", ("income", "sex"), people, pd.DataFrame())
+    assert set(forest.feature[nodes]) <= {0, 1, *range(*SCHEMA.slices["sex"].indices(SCHEMA.width))}
+    for node, own_sides in zip(nodes.tolist(), goes.T, strict=True):
+        cell = people[:, forest.feature[node]]
+        zero = (np.abs(cell) <= ZERO) & (forest.kind[node] == NUMBER_NOT_ZERO)
+        assert np.array_equal(own_sides, np.where(zero, forest.missing_left[node], cell <= forest.threshold[node]))
+
+
+def test_coordinates_as_categories_are_refused() -> None:
+    columns = tuple(Column(name) for name in SCHEMA.coordinate_names)
+    forest = dataclasses.replace(random_forest(np.random.default_rng(0)), columns=columns)
+    with pytest.raises(NetworkError, match="as a category"):
+        TreeModel.of(forest, SCHEMA, reads="coordinates")
 
 
 def test_rows_that_share_a_coordinate_are_refused() -> None:

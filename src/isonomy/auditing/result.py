@@ -35,7 +35,7 @@ from isonomy.report.html import to_html
 from isonomy.report.laws import Laws
 from isonomy.report.sections import Facts
 from isonomy.report.terminal import row_to_terminal
-from isonomy.report.text import change_to_markdown, to_json
+from isonomy.report.text import change_to_markdown, to_json, to_model_card
 
 SCREEN = 640
 """Height of the report in a notebook: its first screen."""
@@ -106,6 +106,10 @@ class Audit:
         except OSError as error:
             raise FileError(f"'path' cannot be written: {target}: {error.strerror or error}.") from error
         return target
+
+    def model_card(self) -> str:
+        """Return the section "Fairness" of a model card, in Markdown."""
+        return to_model_card(facts_of(self.findings))
 
     def save(self, directory: str | PathLike[str] | None = None) -> Path:
         """Write report, certificate with its evidence, individuals and summaries into a ``directory``, by default

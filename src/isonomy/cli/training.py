@@ -51,12 +51,15 @@ _REPORTED = (
 class Training:
     """Options of training a model; all but the first are of networks."""
 
-    method: Literal["scorecard", "u-dif", "l-dif", "f-ibp", "sensr", "ftu", "sgd"] = _TRAINING(
-        "scorecard", "scorecard: points for each value, certified at --epsilon. Networks: u-dif: fair under every "
-        "shift within gamma; l-dif: under searched shifts; f-ibp: no shift; sensr; ftu: protected columns are not "
-        "read; sgd: plain.",
+    method: Literal["scorecard", "residual", "u-dif", "l-dif", "f-ibp", "sensr", "sensei", "ftu", "sgd"] = _TRAINING(
+        "scorecard", "scorecard: points for each value, certified at --epsilon. Networks: residual: begins as a plain "
+        "regression; u-dif: fair under every shift within gamma; l-dif: under searched shifts; f-ibp: no shift; sensr; "
+        "sensei; ftu: protected columns are not read; sgd: plain.",
     )  # fmt: skip
-    alpha: float = _TRAINING(1.0, "The weight of unfairness against error.")
+    alpha: float | None = _TRAINING(
+        None, "The weight of unfairness against error. Default: chosen from 0.05 to 3 as --epsilon allows."
+    )
+    blind: bool | None = _TRAINING(None, "Read nothing protected: scorecard, residual and ftu do unless told not to.")
     hidden: str = _TRAINING("256,256", "The widths of the hidden layers.")
     epochs: int | None = _TRAINING(None, "Passes over the table, at most. Default: 10, more on a small one.", whole(1))
     learning_rate: float = _TRAINING(1e-3, "Of the steps of training.")
@@ -131,7 +134,9 @@ def _fitted(plan: Plan, people: Population, how: Training, out: Path) -> Any:
 
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     kind: Any = FairRegressor if people.schema.label is not None and people.schema.label.regression else FairClassifier
-    model = kind(**_estimator(plan, people, how), alpha=how.alpha, checkpoint=checkpoint, epsilon=plan.epsilon)
+    model = kind(
+        **_estimator(plan, people, how), alpha=how.alpha, blind=how.blind, checkpoint=checkpoint, epsilon=plan.epsilon
+    )
     try:
         with _working("Training") as bar:
             model.fit(people.train, on_epoch=lambda record: _epoch(bar, record))
@@ -156,9 +161,19 @@ def _choice_facts(model: Any) -> dict[str, Any]:
 
 def _choice_lines(model: Any, out: Path) -> list[Any]:
     """Write the points of a scorecard beside its network; return its choice in a table and in words."""
+    import pandas as pd
+
+    from isonomy.files import atomic
+    from isonomy.report.training_pages import scorecard_page
+
     card = out.with_name(f"{out.name}.csv")
     model.scorecard_.to_csv(card)
-    return [_choice_table(model), model.choice_.sentence, f"The points of every value: {card}."]
+    page, points, choice = out.with_name(f"{out.name}.html"), model.scorecard_, model.choice_
+    with atomic(page) as part:
+        rows = pd.DataFrame(dict(choice.rows()))
+        text = scorecard_page(f"Scorecard of {points.outcome}", points.base, points.table, rows, choice.sentence)
+        part.write_text(text, encoding="utf-8")
+    return [_choice_table(model), model.choice_.sentence, f"The points of every value: {card}, and as a page {page}."]
 
 
 def _kept_words(model: Any) -> str:
@@ -190,52 +205,70 @@ def _epoch_words(record: dict[str, float]) -> str:
     return ", ".join(words.format(record[name]) for name, words in names.items() if name in record)
 
 
-@with_options(given=_TRAINING_QUESTION, training=select(Training, "method", "hidden", "epochs", "learning_rate"))
+@with_options(given=_QUESTION, training=select(Training, "hidden", "epochs", "learning_rate"))
 def frontier(
     given: Given,
     training: Given,
     file: File = None,
     out: Annotated[Path, typer.Option(help="The folder to write the models and frontier.csv to.")] = Path("frontier"),
     alphas: Annotated[str, typer.Option(help="Weights of unfairness against error.")] = "0,0.1,0.3,1,3",
+    methods: Annotated[str, typer.Option(help="What is fitted: scorecard, u-dif and others.")] = "scorecard,u-dif",
+    seeds: Annotated[int, typer.Option(help="How often each is fitted; two or more give standard errors.")] = 1,
 ) -> Answer:
-    """Train along alpha: what does fairness cost in accuracy?
+    """Fit scorecards and networks at many levels of fairness: what does it cost?
 
     Example:
 
     isonomy frontier --data people.csv --schema schema.toml --alphas 0,0.3,1,3 --epsilon 0.02
 
+    isonomy frontier audit.toml --methods scorecard,residual --seeds 3
+
     The question, its options, file and defaults are those of 'isonomy audit': every model is judged by what an audit of
     it proves, on the rows that are not learned from unless --split says otherwise. Beside the models, in the terminal
-    and in frontier.csv, stand the scores of a logistic regression that reads nothing protected. With --epsilon the most
-    accurate model that is certified at it is named. Models that have collapsed (no better than giving everybody one
-    class) are marked and never named. The exit status is 3 when all have, or, with --epsilon, no other model is
-    certified.
+    and in frontier.csv, stand the scores of a logistic regression that reads nothing protected, and those of --model
+    where one is named. OUT/frontier.html draws log-loss and balanced accuracy against what is proved. With --epsilon a
+    model is named by a fifth of the training rows that nothing learns from: of those certified at 0.85 epsilon there
+    the one of the lowest log-loss. Models that have collapsed (no better than giving everybody one class) are marked,
+    not drawn and never named. The exit status is 3 when all have, or, with --epsilon, no other model is certified.
     """
     import pandas as pd
 
-    from isonomy.auditing.inputs import select_people
+    from isonomy.auditing.inputs import read_inputs, select_people
     from isonomy.files import atomic
+    from isonomy.report.training_pages import frontier_page
     from isonomy.training import FairClassifier
     from isonomy.training import frontier as train_frontier
+    from isonomy.training.frontier import GIVEN
 
-    plan, people = _read(Plan.of(given, file))
-    weights = _numbers("alphas", alphas, float)
-    how = Training(**{**training, "method": "u-dif" if training["method"] == "scorecard" else training["method"]})
-    model = FairClassifier(**_estimator(plan, people, how))
+    asked = Plan.of(given, file)
+    existing = None if asked.model is None else cast(Any, read_inputs(_in_memory(asked)).model)
+    plan, people = _read(asked)
+    weights, names = _numbers("alphas", alphas, float), [each.strip() for each in methods.split(",")]
+    model = FairClassifier(**_estimator(plan, people, Training(**training, method="u-dif")))
     audits: list[Findings] = []
+    selected = select_people(plan, people)
 
     def measure(one: FairClassifier, judged: Any) -> float:
-        one.to_onnx(out / f"alpha-{one.alpha:g}.onnx")
-        audits.append(_audit_written(plan, out / f"alpha-{one.alpha:g}.onnx", "softmax"))
-        bar(len(audits), len(weights))
+        if judged is not selected:  # people set aside, by whom one is named
+            return one.certify(judged, attack=False, progress=None).upper
+        if one.named_ == GIVEN:
+            audits.append(_run_audit(replace(_in_memory(asked), split=plan.split), None))
+        else:
+            one.to_onnx(out / f"{one.named_}.onnx")
+            audits.append(_audit_written(plan, out / f"{one.named_}.onnx", "softmax"))
+        bar.stage(f"Fitted and proved: {len(audits)}")
         return audits[-1].claimed[1]
 
     _check_writable(out / "frontier.csv")
-    with _working("Training along alpha") as bar:
-        result = train_frontier(people, weights, model=model, judged_on=select_people(plan, people), measure=measure)
+    with _working("Fitting") as bar:
+        result = train_frontier(
+            people, weights, model=model, methods=cast(Any, names), seeds=seeds, given=existing, judged_on=selected,
+            measure=measure,
+        )  # fmt: skip
+    result.table["local_upper"] = [each.certificate.local.mean_upper for each in audits]
     table = result.table.assign(
-        mean_upper=[each.certificate.local.mean_upper for each in audits],
-        model=[f"alpha-{weight:g}.onnx" for weight in weights],
+        mean_upper=result.table["local_upper"],
+        model=[str(asked.model) if each.named_ == GIVEN else f"{each.named_}.onnx" for each in result.models],
     )
     with atomic(out / "frontier.csv") as part:
         known = {name: value for name, value in result.blind.items() if name in table}
@@ -245,8 +278,11 @@ def frontier(
     marks = [", undominated" if row["pareto"] else ", collapsed" if row["collapsed"] else "" for row in rows]
     shown = [(f"{row['model']}{mark}", audit) for row, mark, audit in zip(rows, marks, audits, strict=True)]
     lines = [f"Audited: {audits[0].people.selection.words()}."]
-    lines += [f"Written: {out / 'frontier.csv'} and {len(table)} models."]
-    lines += [f"Most accurate at epsilon {plan.epsilon:g}: {best or 'none'}."] if plan.epsilon is not None else []
+    lines += [f"Written: {out / 'frontier.csv'}, {out / 'frontier.html'} and {len(table)} models."]
+    lines += [f"Named at epsilon {plan.epsilon:g}, by people set aside: {best or 'none'}."] if plan.epsilon else []
+    page = frontier_page(f"Frontier: {people.schema.name}", result.curve, table, [each for each in lines if each])
+    with atomic(out / "frontier.html") as part:
+        part.write_text(page, encoding="utf-8")
     lines += [f"Failed: {why}"] if why else []
     models = [row | _reported(audit) for row, audit in zip(rows, audits, strict=True)]
     facts = {"folder": str(out), "models": models, "blind": result.blind, "best": best, "reason": why}
@@ -254,7 +290,7 @@ def frontier(
 
 
 def _best(result: Any, table: pd.DataFrame, epsilon: float | None) -> tuple[str | None, str]:
-    """Return the file of the most accurate model that is certified at epsilon, and why there is none."""
+    """Return the file of the model that is named at epsilon, and why there is none."""
     try:
         place = result.place(math.inf if epsilon is None else epsilon)
     except ParameterError as error:
@@ -269,8 +305,9 @@ def repair(
     out: Annotated[
         Path | None, typer.Option(help="The ONNX file to write, or JSON of trees. Default: repaired.onnx or .json.")
     ] = None,
-    rounds: Annotated[int, typer.Option(help="How often unfairness may be weighed more.")] = 8,
-    epochs: Annotated[int, typer.Option(help="Passes over the table in each round.")] = 3,
+    trials: Annotated[int, typer.Option(help="Trainings to find the least change, if blindness is not enough.")] = 6,
+    epochs: Annotated[int, typer.Option(help="Passes over the table in each training.")] = 6,
+    floor: Annotated[float, typer.Option(help="The least share of decisions kept, mean over the decisions.")] = 0.75,
 ) -> Answer:
     """Change a network as little as possible until it is certified at epsilon, or average a tree ensemble.
 
@@ -284,7 +321,12 @@ def repair(
     before and after: 'isonomy audit' of the file that is written gives the same numbers. Learned from are the training
     rows; no labels are needed. Where there are labels, scores before and after stand beside those of a logistic
     regression that reads nothing protected. All of this is written to OUT.json, too. Exit status: 0 certified, 3 not,
-    also where only networks are certified that have collapsed: that give everybody one class, or are no better.
+    also where only networks are certified that have collapsed (that give everybody one class, or are no better), give
+    fewer classes than before, keep too few decisions, or are no fairer in units of their scores.
+
+    A network is first made blind: protected columns are those of one reference person. Only if that is not enough it is
+    trained, with the least weight on the bound that is certified. Its cut-off is moved so that as many people as before
+    receive each class.
 
     A tree ensemble is averaged over what its protected features and proxies can be, and written as a model of its own
     that every command reads, and as a file of XGBoost or LightGBM where it comes from one; beside it stands what
@@ -307,11 +349,11 @@ def repair(
         remark(f"- {inputs.model.remark}")
     if takes_trees(inputs.model):
         return _average(plan, inputs, Path("repaired.json") if out is None else out)
-    return _fine_tune(plan, inputs, Path("repaired.onnx") if out is None else out, rounds, epochs)
+    return _change(plan, inputs, Path("repaired.onnx") if out is None else out, (trials, epochs, floor))
 
 
-def _fine_tune(plan: Plan, inputs: Inputs, out: Path, rounds: int, epochs: int) -> Answer:
-    """Train a network on until it is certified, audit what was written, and say what was lost."""
+def _change(plan: Plan, inputs: Inputs, out: Path, how: tuple[int, int, float]) -> Answer:
+    """Change a network until it is certified, audit what was written, and say what was lost."""
     from isonomy.auditing.inputs import read_table
     from isonomy.certificates import Transport
     from isonomy.training import FineTuning
@@ -326,35 +368,53 @@ def _fine_tune(plan: Plan, inputs: Inputs, out: Path, rounds: int, epochs: int) 
         result = repair_network(
             network, people, cast(float, plan.epsilon), metric=inputs.metric, delta=plan.delta,
             shift=Transport(plan.gamma or 0.0, plan.order, inputs.ground), tier=plan.tier, judged_on=inputs.people,
-            tuning=FineTuning(rounds, epochs, random_state=plan.seed), progress=bar,
+            tuning=FineTuning(how[0], how[1], floor=how[2], random_state=plan.seed), progress=bar,
         )  # fmt: skip
         write_onnx(result.network, out)
         bar.stage("Proving")
         after = _audit_written(plan, out, result.network.head, bar)
-    reached = after.verdict == "certified" and not result.collapsed
+    reached = after.verdict == "certified" and not result.collapsed and not result.refused
     decided = "decisions" in _reported(after)
     facts: dict[str, Any] = {
         "model": str(out), "reached": reached, "epsilon": plan.epsilon, "before": _reported(before),
         "after": _reported(after), "blind": result.blind, "agreement": result.agreement if decided else None,
-        "change": result.change, "collapsed": result.collapsed,
+        "balanced_agreement": result.balanced_agreement if decided else None, "way": result.way,
+        "alpha": result.alpha, "cut_off_moved": result.shift, "reference": dict(result.reference),
+        "relative": list(result.relative), "change": result.change, "collapsed": result.collapsed,
         "reason": result.reason or ("" if reached else "The bound is below epsilon by less than a claim's margin."),
         "audit": after.command,
     }  # fmt: skip
-    fairest = "the fairest network that decides" if result.lost else "the fairest network of these rounds"
-    words = "reached" if reached else f"not reached; this is {fairest}"
+    fairest = "the fairest network that decides" if result.lost else "the fairest network of these trials"
+    words = f"reached, {result.way}" if reached else f"not reached; this is {fairest}"
     words = "no success, since the network decides nothing" if result.collapsed else words
     advice = "Give a network that decides." if result.collapsed else "Allow a larger epsilon."
     lines: list[Any] = [
         _table([("before", before), ("after", after)], result.blind),
         f"Audited: {after.people.selection.words()}.",
         f"Epsilon {plan.epsilon:g}: {words}.",
-        *([f"Decisions kept: {result.agreement:.1%} of these people."] if decided else []),
+        *_before_and_after(result, decided),
         f"Outputs change by {result.change:.4f} on average.",
         *([] if reached else [f"Failed: {facts['reason']} {advice}"]),
         f"Written: {out}, which reads the schema's coordinates (--reads coordinates), and {_write_facts(out, facts)}.",
         f"The whole audit: {facts['audit']}",
     ]
     return Answer(facts, lines, 0 if reached else 3)
+
+
+def _before_and_after(result: Any, decided: bool) -> list[str]:
+    """Return what a repair changed, in lines."""
+    lines = []
+    if decided:
+        both = f"{result.agreement:.1%} of these people, {result.balanced_agreement:.1%} on average over the decisions"
+        lines.append(f"Decisions kept: {both}.")
+    lines.append("Relative violation, the bound over the standard deviation of the scores: "
+                 f"{result.relative[0]:.3f} before, {result.relative[1]:.3f} after.")  # fmt: skip
+    if result.reference:
+        person = ", ".join(f"{name} {value:g}" for name, value in result.reference.items())
+        lines.append(f"Protected columns are those of one reference person: {person}.")
+    if result.shift:
+        lines.append(f"The cut-off was moved by {-result.shift:+.3f} log-odds, to the original's share of decisions.")
+    return lines
 
 
 def _average(plan: Plan, inputs: Inputs, out: Path) -> Answer:
@@ -495,9 +555,9 @@ def _estimator(plan: Plan, people: Population, training: Training) -> dict[str, 
     from isonomy.auditing.inputs import read_similarity
 
     metric, ground = read_similarity(plan, people.schema)
-    if training.method == "sensr" and metric.boxed:
-        remark("- sensr needs a metric with a root: it is trained by a sensitive subspace of the training rows, and "
-               f"certified by the audit's {metric.kind}.")  # fmt: skip
+    if training.method in ("sensr", "sensei") and metric.boxed:
+        remark(f"- {training.method} needs a metric with a root: it is trained by a sensitive subspace of the training "
+               f"rows, and certified by the audit's {metric.kind}.")  # fmt: skip
     return {
         "method": training.method, "delta": plan.delta, "gamma": plan.gamma, "order": plan.order,
         "hidden": _numbers("hidden", training.hidden, int), "epochs": training.epochs, "metric": metric,

@@ -64,6 +64,11 @@ def _text(name: str) -> str:
     return resources.files("isonomy.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
+def stylesheet() -> str:
+    """Return the style of every page."""
+    return _text("style.css")
+
+
 def csp_hash(text: str) -> str:
     """Return the content security policy's name for an inline style or script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

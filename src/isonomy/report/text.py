@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from isonomy.escapes import for_markdown, visible
-from isonomy.report.sections import Facts, rewritten
+from isonomy.report.sections import Facts, FactTable, rewritten
 
 SIGNS = {"certified": "✅", "violated": "❌", "undecided": "❓", "none": "–"}
 MARKDOWN_CODES = (
@@ -21,6 +21,9 @@ MARKDOWN_CODES = (
     "threshold", "four_fifths",
 )  # fmt: skip
 """The facts of an audit that a page of Markdown shows, in this order."""
+
+CARD_CODES = (*MARKDOWN_CODES[1:13], "population.upper", "favourable", "threshold", "four_fifths")
+"""The facts of an audit that a model card shows; of decisions those of the whole question only where no other are."""
 
 
 def to_json(facts: Facts) -> dict[str, Any]:
@@ -44,22 +47,37 @@ def to_markdown(facts: Facts) -> str:
     lines += [line for sentence in facts["finding"].sentences if sentence for line in (sentence, "")]
     marks = " ".join(f"{SIGNS[kind]} {mark[0].upper()}{mark[1:]}." for kind, mark in facts.marks)
     lines += [f"**{marks}** {facts['summary'].sentences[0]}", ""]
-    lines += [line for note in facts["summary"].notes for line in (f"Read this first: {note}", "")]
-    lines += [f"Note: {known['remarks']}", ""] if known["remarks"].printed else []
+    lines += _notes(facts)
     shown = list({fact.words: fact for code in MARKDOWN_CODES if (fact := known.get(code)) and fact.printed}.values())
     lines += ["| | |", "|---|---|", *(_row(fact.words, fact.bounded) for fact in shown), ""]
     others = [each for each in facts["tomorrow"].tables if each.code in ("populations-table", "behind")]
     for table in (facts["much"].tables[0], *others):
-        lines += [f"{table.title}:", ""]
-        kept = [place for place, (_, kind) in enumerate(table.heads) if kind != "drawn"]
-        lines += [_row(*(table.heads[place][0] for place in kept)), _row(*("---" for _ in kept))]
-        lines += [*(_row(*(str(row[place].text) for place in kept)) for row in table.rows), ""]
-        lines += [line for note in table.notes for line in (note, "")]
+        lines += [f"{table.title}:", "", *_table(table)]
     says = dict.fromkeys(each["does_not_say"] for each in facts["tomorrow"].facts[0].value)
     lines += [line for sentence in (*facts["tomorrow"].sentences[1:], *says) for line in (sentence, "")]
     again = "Check it with `isonomy verify certificate.json`; run it again with:"
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", command)), default=0))
     return "\n".join([*lines, again, "", fence, command, fence, ""])
+
+
+def to_model_card(facts: Facts) -> str:
+    """Return the section "Fairness" of a model card: the finding, the bounds, who counts as similar, and the limits."""
+    facts = rewritten(facts, for_markdown)
+    known, asked = {fact.code: fact for fact in facts["summary"].facts}, facts["asked"]
+    about = f"{known['title']}, {known['created']}, {known['individuals']} people: {known['selection']}."
+    lines = ["## Fairness", "", facts.headline, ""]
+    lines += [line for sentence in facts["finding"].sentences if sentence for line in (sentence, "")]
+    lines += [f"{facts['summary'].sentences[0]} {asked.sentences[0]}", "", f"Audited: {about}", ""]
+    lines += _notes(facts)
+    codes = [code for code in CARD_CODES if not (code.startswith("decisions.") and "changed.alone" in known)]
+    shown = [fact for code in codes if (fact := known.get(code)) and fact.printed]
+    lines += ["| | |", "|---|---|", *(_row(fact.words, fact.bounded) for fact in shown), ""]
+    lines += ["### Who counts as similar", "", *_table(asked.tables[0]), "### Limits", ""]
+    lines += [f"- {fact.words}: {fact.value}" for fact in asked.facts if fact.code == "not_proved"]
+    lines += ["", "### What was audited", "", *_table(facts["check"].tables[0])]
+    return "\n".join(
+        [*lines, f"Proved by isonomy {version('isonomy')}; `isonomy verify` derives every bound again.", ""]
+    )
 
 
 def change_to_markdown(facts: Facts) -> str:
@@ -106,6 +124,21 @@ def to_junit(facts: Facts) -> str:
             suite.set(name, str(int(suite.get(name, "0")) + value))
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
+
+
+def _notes(facts: Facts) -> list[str]:
+    """Return the lines of notes without which the finding may be misread."""
+    remarks = str(facts["summary"].facts[0])
+    lines = [line for note in facts["summary"].notes for line in (f"Read this first: {note}", "")]
+    return [*lines, f"Note: {remarks}", ""] if remarks else lines
+
+
+def _table(table: FactTable) -> list[str]:
+    """Return the lines of a table, without figures, and of its notes."""
+    kept = [place for place, (_, kind) in enumerate(table.heads) if kind != "drawn"]
+    lines = [_row(*(table.heads[place][0] for place in kept)), _row(*("---" for _ in kept))]
+    lines += [*(_row(*(str(row[place].text) for place in kept)) for row in table.rows), ""]
+    return [*lines, *(line for note in table.notes for line in (note, ""))]
 
 
 def _row(*cells: str) -> str:

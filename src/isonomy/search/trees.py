@@ -33,7 +33,8 @@ class TreeGap(NamedTuple):
 def find_gap(cells: Cells, protected: list[int], margin: int = 0, parts: int = PARTS) -> TreeGap:
     """Return the largest difference of a margin between values of the ``protected`` axes, and a hint that proves it.
 
-    ``upper`` is what the kernel derives from the hint.
+    ``upper`` is what the kernel's search proves where it ends, else the tighter bound that the kernel derives from the
+    hint, in which boxes that were left are worked on.
     """
     gap = gap_of(cells, protected, margin)
     nothing = np.zeros((0, 4), dtype=np.int64)
@@ -42,7 +43,8 @@ def find_gap(cells: Cells, protected: list[int], margin: int = 0, parts: int = P
     result = largest(gap.fields, gap.low, gap.high, everything, SMALL_GRID, parts, (ROOT, SWEEPS))
     cuts = np.array(result.cuts, dtype=np.int64).reshape(-1, 4)
     hint = Hint(cuts, result.root.known, (result.aim, result.lower))
-    return TreeGap(gap, result.lower, bound(gap, hint), result.parts, hint, _pair(cells, gap, result.first))
+    upper = result.upper if result.upper == result.lower else bound(gap, hint)
+    return TreeGap(gap, result.lower, upper, result.parts, hint, _pair(cells, gap, result.first))
 
 
 def _pair(cells: Cells, gap: Gap, cell: np.ndarray) -> FloatArray:

@@ -128,7 +128,10 @@ class Selected:
 
     def __str__(self) -> str:
         frame = pd.DataFrame(dict(self.rows()))
-        return f"{frame.to_string()}\n{self.sentence}"
+        lines = [frame.to_string(), self.sentence]
+        if not self.reached:
+            lines.append(f"None is certified at {MARGIN:g} epsilon on training people: this one has the lowest bound.")
+        return "\n".join(lines)
 
 
 def _words(row: Any) -> dict[str, str]:
@@ -202,6 +205,16 @@ def choose(
     table = pd.DataFrame([_row(each, proofs.get(row, nothing)) for row, each in enumerate(fitted)])
     losses = np.stack([each.losses for each in fitted])
     return _selected(table, sorted(proofs), limit, losses, data.weight)
+
+
+def lowest_loss(table: pd.DataFrame, epsilon: float | None) -> int:
+    """Return the row of the lowest loss among those certified at the margin's share of epsilon that have not
+    collapsed; where there is none the row of the lowest bound, and where all have collapsed of all rows."""
+    alive = table[~table["collapsed"]] if not table["collapsed"].all() else table
+    limit = math.inf if epsilon is None else MARGIN * epsilon
+    below = alive[alive["upper"].fillna(-math.inf) <= limit]
+    column = below["loss"] if len(below) else alive["upper"].fillna(math.inf)
+    return int(column.index[int(np.argmin(column.to_numpy()))])
 
 
 def _selected(

@@ -16,8 +16,8 @@ from isonomy.progress import Progress
 from isonomy.similarity import Metric
 from isonomy.similarity.ground import Ground
 
-Method = Literal["scorecard", "sgd", "ftu", "sensr", "f-ibp", "l-dif", "u-dif"]
-Form = Literal["relational", "paper"]
+Method = Literal["scorecard", "sgd", "ftu", "sensr", "sensei", "f-ibp", "l-dif", "u-dif", "residual"]
+Form = Literal["relational", "paper", "attacked"]
 
 FURTHEST = 3.0
 """How many times gamma one individual may be moved when others stay."""
@@ -31,8 +31,10 @@ _DELTA = 0.05
 _VALIDATION_SHARE, _FEWEST_ROWS = 0.2, 20
 """The share of the rows that is set aside unless the caller says otherwise, and the fewest that tell anything."""
 
-_RAMPS = ("alpha_ramp", "delta_ramp", "gamma_ramp")
-_OPTIONAL = ("delta", "epsilon", "epochs", "ascent_steps", "patience")
+ALPHAS = (0.05, 0.1, 0.3, 1.0, 3.0)
+"""The weights of the bound that are tried where none is given."""
+
+_OPTIONAL = ("delta", "alpha", "epsilon", "epochs", "ascent_steps", "patience")
 _UNHASHED = ("metric", "domain", "ground", "checkpoint", "random_state", "progress", "epsilon", "judged")
 
 
@@ -43,9 +45,10 @@ class TrainingConfig:
     method: Method = "scorecard"
     delta: float | None = None
     gamma: float = 0.1
-    alpha: float = 1.0
+    alpha: float | None = 1.0
     hidden: tuple[int, ...] = (256, 256)
     _: KW_ONLY
+    blind: bool | None = None
     epsilon: float | None = None
     judged: int = 100
     metric: Metric | None = None
@@ -59,21 +62,27 @@ class TrainingConfig:
     learning_rate: float | Literal["search"] = 1e-3
     ascent_steps: int | None = None
     alpha_ramp: tuple[float, float] = (0.0, 0.3)
-    delta_ramp: tuple[float, float] = (0.0, 0.0)
-    gamma_ramp: tuple[float, float] = (0.0, 0.0)
     validation: float | None = None
     patience: int | None = 20
     checkpoint: str | os.PathLike[str] | None = None
     random_state: Any = None
     progress: Progress | Literal["auto"] | None = "auto"
 
+    @property
+    def reads_nothing_protected(self) -> bool:
+        """Say whether the model reads no protected coordinate."""
+        return self.method in ("ftu", "scorecard", "residual") if self.blind is None else self.blind
+
     def _check_parameters(self) -> None:
         """Refuse what no training can go by."""
         choice("method", self.method, Method)
         choice("bound", self.bound, Form)
+        if self.bound == "attacked" and self.method != "l-dif":
+            raise ParameterError(template("bound", "'relational' or 'paper' for all methods but 'l-dif'", self.bound))
         given = {name: value for name, value in vars(self).items() if value is not None or name not in _OPTIONAL}
         for name in given.keys() & {"delta", "gamma", "alpha", "epsilon"}:
             number(name, given[name], "a finite number >= 0", high=FINITE)
+        instance("blind", self.blind, bool | None, "None, True or False")
         for name in given.keys() & {"epochs", "batch_size", "ascent_steps", "patience", "judged"}:
             whole(name, given[name], 1)
         if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence):
@@ -86,11 +95,10 @@ class TrainingConfig:
         if self.validation is not None:
             number("validation", self.validation, "a share 0 <= share < 1", high=math.nextafter(1.0, 0.0))
         number("order", self.order, "a number >= 1, or infinity", 1.0)
-        for name in _RAMPS:
-            ends, right = getattr(self, name), "two shares of the training from 0 to 1, the earlier first"
-            shares = [number(name, share, right, high=1.0) for share in ends] if isinstance(ends, tuple | list) else []
-            if len(shares) != 2 or shares[0] > shares[1]:
-                raise ParameterError(template(name, right, ends))
+        ends, name, right = self.alpha_ramp, "alpha_ramp", "two shares of the training from 0 to 1, the earlier first"
+        shares = [number(name, share, right, high=1.0) for share in ends] if isinstance(ends, tuple | list) else []
+        if len(shares) != 2 or shares[0] > shares[1]:
+            raise ParameterError(template(name, right, ends))
         if self.radii is not None:
             if not isinstance(self.radii, tuple | list) or not self.radii:
                 raise ParameterError(template("radii", "None or some numbers >= 0", self.radii))
@@ -104,6 +112,7 @@ class ResolvedConfig(TrainingConfig):
     """What a trainer goes by: the same for one table, with the defaults that depend on it filled in."""
 
     delta: float = 0.0
+    alpha: float = 0.0
     radii: tuple[float, ...] = ()
     epochs: int = 1
     ascent_steps: int = 1
@@ -118,38 +127,34 @@ class ResolvedConfig(TrainingConfig):
         """
         values = {field.name: getattr(given, field.name) for field in fields(TrainingConfig)}
         values |= {"delta": delta_of(metric, given.delta), "validation": validation_share(rows, given.validation)}
-        values |= {name: float(values[name]) for name in ("gamma", "alpha")}
+        values |= {name: float(values[name] or 0.0) for name in ("gamma", "alpha")}
         moves_all = given.order == math.inf
         if given.radii is None:
             values["radii"] = (values["gamma"],) if moves_all else (0.0, FURTHEST * values["gamma"])
         else:  # where a budget is spent, some individuals stay
             values["radii"] = tuple(sorted({*map(float, given.radii), *([] if moves_all else [0.0])}))
         values["epochs"] = default_epochs(rows, given.batch_size) if given.epochs is None else given.epochs
-        values["ascent_steps"] = given.ascent_steps or (5 if given.method == "sensr" else 1)
+        values["ascent_steps"] = given.ascent_steps or (5 if given.method in ("sensr", "sensei") else 1)
         return cls(**values | {"hidden": tuple(given.hidden), "random_state": seed})
 
     @property
     def penalised(self) -> bool:
         """Say whether a bound is part of the loss."""
-        return self.method in ("f-ibp", "l-dif", "u-dif")
+        return self.method in ("f-ibp", "l-dif", "u-dif", "residual", "sensei")
 
-    def values_at(self, epoch: float) -> tuple[float, float, float]:
-        """Return alpha, delta and gamma at a fractional epoch."""
-        alpha, delta, gamma = (ramp(epoch, *self._ends(name)) for name in _RAMPS)
-        return self.alpha * alpha, self.delta * delta, self.gamma * gamma
+    def alpha_at(self, epoch: float) -> float:
+        """Return alpha at a fractional epoch."""
+        start, stop = self.alpha_ramp
+        return self.alpha * ramp(epoch, start * self.epochs, stop * self.epochs)
 
     @property
     def ramps_end(self) -> float:
-        """Return the epoch at which the ramps end; alpha's counts where a bound is part of the loss."""
-        return max(self._ends(name)[1] for name in _RAMPS if name != "alpha_ramp" or self.penalised)
+        """Return the epoch at which alpha's ramp ends; the first where no bound is part of the loss."""
+        return self.alpha_ramp[1] * self.epochs if self.penalised else 0.0
 
     def words(self) -> str:
         """Return all parameters that decide the training of a network but for those known by tensors made from them."""
         return str({name: value for name, value in vars(self).items() if name not in _UNHASHED})
-
-    def _ends(self, name: str) -> tuple[float, float]:
-        start, stop = getattr(self, name)
-        return start * self.epochs, stop * self.epochs
 
 
 def ramp(epoch: float, start: float, stop: float) -> float:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -45,9 +46,9 @@ from isonomy.population import Domain, DomainKind, Population
 from isonomy.progress import shown
 from isonomy.similarity import Counterparts, Metric, SensitiveSubspace, WeightedLp
 from isonomy.training.additive import Additive, IntArray
-from isonomy.training.choice import Data, Proof, candidates, choose
+from isonomy.training.choice import Data, Proof, candidates, choose, lowest_loss
 from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
-from isonomy.training.config import Method, ResolvedConfig, TrainingConfig, delta_of
+from isonomy.training.config import ALPHAS, ResolvedConfig, TrainingConfig, delta_of
 from isonomy.training.onnx_file import write_onnx
 from isonomy.training.scorecard import Scorecard
 
@@ -56,6 +57,22 @@ if TYPE_CHECKING:
 
 _Outcomes = tuple[npt.NDArray[Any], FloatArray, int, Sequence[object]]
 """What is learned, how much each individual counts, the number of classes, and their names."""
+
+
+class _Trained(NamedTuple):
+    """A trained network, its alpha, the record of each epoch, of the kept one, and the learning rate."""
+
+    network: Network
+    alpha: float
+    history: list[dict[str, float]]
+    kept: dict[str, float]
+    rate: float
+
+    def row(self, proof: Proof, collapsed: bool) -> dict[str, Any]:
+        """Return the row of a table to choose from; the loss is that of the rows set aside, else of all."""
+        loss = self.kept.get("validation_error", self.kept["error"])
+        bounds = {"local_upper": proof.local, "upper": proof.upper, "open": proof.open}
+        return {"alpha": self.alpha, "loss": loss} | bounds | {"collapsed": collapsed}
 
 
 @dataclass(eq=False, repr=False)
@@ -81,7 +98,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         self.domain_ = self._domain(x.shape[1], people)
         self.metric_ = self._metric(x.shape[1], people)
         self.delta_ = delta_of(self.metric_, self.delta)
-        reads = _reads(self.method, self.metric_, x.shape[1], people)
+        reads = _reads(self.reads_nothing_protected, self.metric_, x.shape[1], people)
         origin, unit, advice = 0.0, 1.0, "a larger 'epsilon'"
         if not classes:  # a regression learns standardised outcomes
             origin = float(np.average(wanted, weights=weight))
@@ -105,31 +122,14 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         self, data: Data, people: Population | None, names: Sequence[object], scale: tuple[float, float]
     ) -> None:
         """Choose an additive model among those certified, and leave it behind as a network and a table."""
-        endless = not data.classes and self.domain_.kind == "unbounded"  # outputs of populations have no bound
-        if endless and self.gamma > 0 and self.epsilon is not None:
-            raise ParameterError(
-                "No epsilon holds for numbers within gamma on the unbounded domain: give 'gamma=0', or people with a "
-                "schema, or a 'domain' of another kind."
-            )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        prove = self._prover(data, people, seed)
         counts = np.flatnonzero(data.weight > 0)
         data = data._replace(x=data.x[counts], y=data.y[counts], weight=data.weight[counts])
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        some: Any = np.random.default_rng(seed).permutation(counts)[: self.judged]
-        some = data.x[np.isin(counts, some)] if people is None else people[np.sort(some)]
         numeric = self.domain_.numeric & np.array([len(np.unique(column[:4096])) > 2 for column in data.x.T])
 
         def scaled(model: Additive) -> Additive:
             return model if data.classes else model.scaled(*scale)
-
-        def prove(network: Network, few: int | None) -> Proof:
-            self.network_ = network
-            if endless:
-                mean = self.certify_local(some[:few], attack=False, progress=None).mean_upper
-                return Proof(np.nan if self.gamma > 0 else mean, mean, np.nan)
-            proved = self.certify(some[:few], attack=False, progress=None)
-            decided = (proved.local.decision != "none").any()
-            open_ = np.average(proved.local.decision != "certified", weights=proved.weights)
-            return Proof(proved.upper, proved.local.mean_upper, float(open_) if decided else np.nan)
 
         with shown("Fitting", self.progress) as tick:
             fitted = candidates(data, numeric, seed, tick)
@@ -147,6 +147,29 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             chosen.model, list(map(str, columns)), None if people is None else people.schema, list(map(str, outcomes))
         )
 
+    def _prover(self, data: Data, people: Population | None, seed: int) -> Callable[[Network, int | None], Proof]:
+        """Return what certifies a network on the first few or all of ``judged`` training people that count."""
+        endless = not data.classes and self.domain_.kind == "unbounded"  # outputs of populations have no bound
+        if endless and self.gamma > 0 and self.epsilon is not None:
+            raise ParameterError(
+                "No epsilon holds for numbers within gamma on the unbounded domain: give 'gamma=0', or people with a "
+                "schema, or a 'domain' of another kind."
+            )
+        rows = np.sort(np.random.default_rng(seed).permutation(np.flatnonzero(data.weight > 0))[: self.judged])
+        some: Any = data.x[rows] if people is None else people[rows]
+
+        def prove(network: Network, few: int | None) -> Proof:
+            self.network_ = network
+            if endless:
+                mean = self.certify_local(some[:few], attack=False, progress=None).mean_upper
+                return Proof(np.nan if self.gamma > 0 else mean, mean, np.nan)
+            proved = self.certify(some[:few], attack=False, progress=None)
+            decided = (proved.local.decision != "none").any()
+            open_ = np.average(proved.local.decision != "certified", weights=proved.weights)
+            return Proof(proved.upper, proved.local.mean_upper, float(open_) if decided else np.nan)
+
+        return prove
+
     def _fit_network(
         self, data: Data, people: Population | None, scale: tuple[float, float], on_epoch: OnEpoch | None
     ) -> None:
@@ -161,11 +184,27 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         if taught is not self.metric_:
             config = replace(config, delta=delta_of(taught, None))
         task = TrainingData(data.x, data.y, data.weight, Head(data.classes), taught, self.domain_, data.reads)
-        with shown("Training", self.progress) as tick:
-            trained, self.history_, self.learning_rate_ = train(config, task, tick, on_epoch)
         name = f"{self.method} {'x'.join(map(str, self.hidden))}".strip()
-        self.network_ = trained.network("softmax" if data.classes else "regression", name, *scale)
-        self.n_iter_, self.kept_ = len(self.history_), best_record(self.history_)
+
+        def trained(alpha: float, resumable: bool) -> _Trained:
+            own = replace(config, alpha=alpha, checkpoint=config.checkpoint if resumable else None)
+            with shown("Training", self.progress) as tick:
+                perceptron, history, rate = train(own, task, tick, on_epoch)
+            network = perceptron.network("softmax" if data.classes else "regression", name, *scale)
+            return _Trained(network, alpha, history, best_record(history), rate)
+
+        if self.alpha is not None or not config.penalised:
+            chosen = trained(config.alpha, True)
+        else:
+            prove, wanted = self._prover(data, people, seed), data.y if data.classes else scale[0] + scale[1] * data.y
+            label = None if people is None else people.schema.label
+            tried = [trained(alpha, False) for alpha in ALPHAS]
+            lost = [bool(collapse(each.network, data.x, wanted, data.weight, label=label)) for each in tried]
+            rows = [each.row(prove(each.network, None), gone) for each, gone in zip(tried, lost, strict=True)]
+            self.frontier_ = pd.DataFrame(rows)
+            chosen = tried[lowest_loss(self.frontier_, self.epsilon)]
+        self.network_, self.alpha_, self.history_, self.kept_, self.learning_rate_ = chosen
+        self.n_iter_ = len(self.history_)
 
     def _outcomes(self, given: npt.NDArray[Any], weight: FloatArray, people: Population | None) -> _Outcomes:
         """Return the outcomes that a network of this kind learns from labels."""
@@ -283,7 +322,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
 
     def _training_metric(self, people: Population | None) -> Metric:
         """Return the metric of the training: that of the certificates, unless the method needs one with a root."""
-        if self.method != "sensr" or people is None or not self.metric_.boxed:
+        if self.method not in ("sensr", "sensei") or people is None or not self.metric_.boxed:
             return self.metric_
         return SensitiveSubspace.fit(people)
 
@@ -302,13 +341,26 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     ``ground``, ``order``), ``class_weight``, ``random_state`` and ``progress``. It leaves behind ``scorecard_``, the
     points of every value, and ``choice_``, which compares it with the plain regression.
 
-    The other methods train networks, which needs ``isonomy[torch]``: ``"u-dif"`` (violations under every shift of the
-    population within ``gamma``), ``"l-dif"`` (under shifts that are searched), ``"f-ibp"`` (no shift), ``"sensr"``,
-    ``"ftu"`` (protected columns are not read) or ``"sgd"``. ``delta`` is the radius of similarity in the ``metric``;
-    ``alpha`` weighs the bound against cross-entropy. The network has ReLU layers of the widths ``hidden``; individuals
-    are those of the ``domain``, by default the population's, and of arrays all of ``R^m``. ``ground`` and ``order``
-    define the Wasserstein distance, ``radii`` are those at which ``u-dif`` evaluates profiles, and 0 where the order is
-    finite. ``bound="paper"`` trains on the paper's box form, for comparison.
+    The other methods train networks, which needs ``isonomy[torch]``: ``"residual"`` (begins as a blind regression, with
+    the penalty of ``u-dif``), ``"u-dif"`` (violations under every shift of the population within ``gamma``),
+    ``"l-dif"`` (under shifts that are searched), ``"f-ibp"`` (no shift), ``"sensr"``, ``"sensei"``, ``"ftu"``
+    (protected columns are not read) or ``"sgd"``. ``delta`` is the radius of similarity in the ``metric``; ``alpha``
+    weighs the bound against cross-entropy; None trains with each of .05, .1, .3, 1, 3 from scratch and takes the lowest
+    loss on rows set aside, among those that are certified as a scorecard has to be (``frontier_``, ``alpha_``).
+    The network has ReLU layers of the widths ``hidden``; individuals are those of the ``domain``, by default the
+    population's, and of arrays all of ``R^m``. ``ground`` and ``order`` define the Wasserstein distance, ``radii`` are
+    those at which ``u-dif`` evaluates profiles, and 0 where the order is finite. ``bound="paper"`` trains on the
+    paper's box form, ``bound="attacked"`` ``l-dif`` on the violation that a search reaches, as the paper writes it;
+    both are for comparison.
+
+    When to change what: ``method`` where a network is needed; ``delta`` and ``metric`` where others count as similar;
+    ``gamma``, ``order`` and ``ground`` where populations shift further or otherwise; ``alpha`` where the trade-off is
+    known; ``hidden`` where more data allow a larger network; ``epsilon`` to the violation that is allowed; ``blind``
+    where protected columns are to be read, or not (scorecard, residual and ftu do not); ``domain`` where others than
+    the schema's can occur; ``epochs``, ``batch_size`` and ``learning_rate`` where ``history_`` still falls, or jumps;
+    ``ascent_steps`` where an attack finds more; ``alpha_ramp`` where training starts badly; ``validation`` and
+    ``patience`` on very small or noisy tables; ``checkpoint`` where a training takes hours; ``random_state`` to repeat
+    it; ``class_weight`` where a rare class matters as much.
 
     ``fit`` takes a :class:`Population`, of which a whole one gives its training split, or arrays. Without ``metric`` a
     population is given the counterparts of its schema, as in an audit, and arrays the unweighted ℓ2 distance. ``delta``
@@ -319,8 +371,8 @@ class FairClassifier(ClassifierMixin, FairEstimator):  # type: ignore[misc]
     Adam. ``class_weight`` is that of scikit-learn, ``random_state`` decides all that is drawn, and
     ``progress`` is called with the epochs done and in all. A guard against networks that decide nothing: with
     ``1 − error / error of a constant`` as the share that is explained, alpha falls in proportion as a batch has less
-    than a tenth of it. ``alpha_ramp``, ``delta_ramp`` and ``gamma_ramp`` are shares of the training
-    between which a number grows from 0 to its value. ``learning_rate="search"`` tries 20 values. A ``checkpoint`` file
+    than a tenth of it. ``alpha_ramp`` are shares of the training between
+    which alpha grows from 0 to its value. ``learning_rate="search"`` tries 20 values. A ``checkpoint`` file
     is written after every epoch; a training with the same data and parameters goes on from it. ``ascent_steps`` are
     those of ``l-dif`` (1 by default) and ``sensr`` (5).
 
@@ -420,11 +472,10 @@ def _not_finite(x: Any) -> str:
     return "" if len(places) == 0 or places.shape[1] != 2 else f" in row {places[0, 0]}, column {places[0, 1]}"
 
 
-def _reads(method: Method, metric: Metric, width: int, people: Population | None) -> IntArray:
-    """Return the coordinates that the network reads: those the model sees, without protected
-    ones for ``ftu`` and ``scorecard``."""
+def _reads(blind: bool, metric: Metric, width: int, people: Population | None) -> IntArray:
+    """Return the coordinates that the network reads: those the model sees, without protected ones if ``blind``."""
     seen = np.ones(width, dtype=bool) if people is None else people.schema.seen_coordinates.copy()
-    if method in ("ftu", "scorecard"):
+    if blind:
         seen &= ~(metric.free if people is None else people.schema.protected_coordinates)
     if not seen.any():
         raise ParameterError("The network would read nothing: every coordinate is protected or not seen.")

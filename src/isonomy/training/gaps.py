@@ -153,6 +153,32 @@ def paper_gap(layers: Layers, x: Tensor, head: Head, box: Reach, radius: float) 
     return head.width(middle, spread)
 
 
+def attacked_gap(layers: Layers, x: Tensor, head: Head, moves: Reach, delta: float, steps: int = 2) -> Tensor:
+    """Return the change (n,) towards similar individuals that a search has reached, as the paper's lower bound has it.
+
+    Each step goes along the slope of an outcome as far as the growing part of ``moves`` allows, both ways.
+    """
+    base, width = _received(layers, x, head), max(1, head.classes) - (head.classes == 2)
+    frozen = [(weight.detach(), bias.detach()) for weight, bias in layers]
+    changes = []
+    for outcome in range(width):
+        for sign in (1.0, -1.0):
+            move = torch.zeros_like(x)
+            for _ in range(steps):
+                at = (x + move).detach().requires_grad_()
+                (slope,) = torch.autograd.grad(sign * _received(frozen, at, head)[:, -1 - outcome].sum(), at)
+                move = delta * moves.furthest(slope)
+            change = _received(layers, x + move, head) - base
+            changes.append(change.abs().amax(1))
+    return torch.stack(changes).amax(0)
+
+
+def _received(layers: Layers, x: Tensor, head: Head) -> Tensor:
+    """Return probabilities (n, classes), or numbers (n, 1)."""
+    raw = run(layers, x)[-1]
+    return raw.softmax(1) if head.classes else raw
+
+
 class _ReluBound(torch.autograd.Function):
     """``min(relu(c + s), b)``, with one stored tensor and few passes over memory in either direction."""
 
@@ -228,6 +254,23 @@ class Reach:
         """Return the part that is multiplied by the radius, one number for each row of ``weight`` (out, read)."""
         along: Tensor = torch.linalg.vector_norm(weight @ self.ball, self.order, dim=1)
         return along + weight.abs() @ self.tolerance
+
+    def furthest(self, slope: Tensor) -> Tensor:
+        """Return the move (n, read) of the growing part at radius 1 that goes furthest along slopes (n, read)."""
+        along = slope @ self.ball
+        if not along.shape[1]:
+            step = along
+        elif self.order == 1:  # the ball is that of the largest entry
+            step = along.sign()
+        elif self.order == 2:
+            step = along / torch.linalg.vector_norm(along, dim=1, keepdim=True).clamp(min=1e-12)
+        elif self.order == np.inf:
+            step = functional.one_hot(along.abs().argmax(1), along.shape[1]) * along.sign()
+        else:
+            size = along.abs() ** (self.order - 1)
+            power = self.order / (self.order - 1)
+            step = along.sign() * size / torch.linalg.vector_norm(size, power, dim=1, keepdim=True).clamp(min=1e-12)
+        return step @ self.ball.T + slope.sign() * self.tolerance
 
     def fixed(self, weight: Tensor) -> Tensor:
         """Return the part that is there at any radius; 0 when nothing is free."""

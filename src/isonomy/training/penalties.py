@@ -6,10 +6,11 @@
 * ``f-ibp``: the mean local violation, ``mean g(0)``;
 * ``u-dif``: the dual ``λ γ^p + mean max_k [g(r_k) − λ r_k^p]`` over a few radii, with the best ``λ`` of each batch;
 * ``l-dif``: shifts that ascend the local violation under the true budget ``mean c(x, x + φ)^p ≤ γ^p``, then the local
-  violation there.
+  violation there: bounded, or with ``bound="attacked"`` what a search reaches, as the paper writes it.
 
-``sensr`` (Yurochkin, Bower, Sun 2020) instead replaces individuals by adversarial ones; ``sgd`` and ``ftu`` add
-nothing.
+``residual`` has the penalty of ``u-dif``. ``sensei`` (Yurochkin and Sun 2021) adds half the squared distance between
+the outputs of individuals and of adversarial ones; ``sensr`` (Yurochkin, Bower, Sun 2020) replaces individuals by
+adversarial ones; ``sgd`` and ``ftu`` add nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from isonomy.similarity.ground import ground_metric, ground_root
 from isonomy.similarity.metric import Metric
 from isonomy.training import gaps
 from isonomy.training.config import FURTHEST, ResolvedConfig
-from isonomy.training.gaps import DifferenceBounds, Head, IntArray, Layers, as_float32, paper_gap, run
+from isonomy.training.gaps import DifferenceBounds, Head, IntArray, Layers, as_float32, attacked_gap, paper_gap, run
 
 _HALVINGS = 16
 _LARGEST_COST = 1e30  # what a power of a radius is at most, so that it fits float32
@@ -54,6 +55,7 @@ class Penalty:
         self.unlimited = exact.unlimited()  # (read, k) directions in which nothing but the domain limits who is similar
         self.ground = as_float32(root[:, reads])  # (r, read) root of the ground cost
         self.low, self.high = as_float32(domain.low[reads]), as_float32(domain.high[reads])  # (read,)
+        self.adversary = Adversary(config, metric, domain, reads) if config.method == "sensei" else None
 
     def __call__(
         self,
@@ -67,7 +69,9 @@ class Penalty:
     ) -> Tensor:
         """Return the penalty of a batch with these pre-activations, before alpha."""
         config = self.config
-        if config.method == "u-dif" and gamma > 0:
+        if self.adversary is not None:
+            return (self.adversary.distances(layers, x, values[-1]) * weight).mean()
+        if config.method in ("u-dif", "residual") and gamma > 0:
             radii = [radius * (gamma / config.gamma) for radius in config.radii]
             return dual(self.profile(layers, x, values, delta, radii), radii, gamma, config.order, weight)
         if config.method == "l-dif" and gamma > 0:
@@ -79,6 +83,8 @@ class Penalty:
         self, layers: Layers, x: Tensor, values: Sequence[Tensor], delta: float, radii: Sequence[float]
     ) -> list[Tensor]:
         """Return the bounds for centres within each radius; the paper's form adds it to delta, in the same metric."""
+        if self.config.bound == "attacked":
+            return [attacked_gap(layers, x, self.head, self.moves, delta)]
         if self.config.bound == "paper":
             return [paper_gap(layers, x, self.head, self.moves, delta + radius) for radius in radii]
         bounds = DifferenceBounds(layers, values, self.head, self.moves, self.shifts, one_of_several=len(radii) > 1)
@@ -156,7 +162,8 @@ def best_multiplier(bounds: Tensor, costs: Tensor, budget: float, weight: Tensor
 
 
 class Adversary:
-    """The inner maximisation of SenSR: ``max over x' of loss(x') − λ d(x, x')²``, and its multiplier ``λ``.
+    """The inner maximisation of SenSR: ``max over x' of loss(x') − λ d(x, x')²``, and its multiplier ``λ``; of SenSeI
+    with the distance of outputs in place of the loss.
 
     First an ascent within the sensitive subspace, which the metric does not see; then one in all directions, with the
     distance penalised. Afterwards ``λ ← max(0, λ − step (budget − mean d²))``, as the authors update it.
@@ -166,7 +173,7 @@ class Adversary:
         """Take the directions that a metric resists least as its sensitive subspace."""
         root = metric.gauge()[0]
         if metric.boxed:
-            right = "one with a root, such as SensitiveSubspace, for 'sensr'"
+            right = f"one with a root, such as SensitiveSubspace, for {config.method!r}"
             raise ParameterError(template("metric", right, metric.kind))
         _, values, right_vectors = np.linalg.svd(root, full_matrices=True)
         values = np.concatenate([values, np.zeros(len(right_vectors) - len(values))])
@@ -183,8 +190,19 @@ class Adversary:
         """Return the adversarial individuals of a batch."""
         frozen = [(weight.detach(), bias.detach()) for weight, bias in layers]
 
-        def loss(at: Tensor) -> Tensor:
-            return errors(run(frozen, at)[-1], y, head).sum()
+        return self.moved(lambda at: errors(run(frozen, at)[-1], y, head).sum(), x)
+
+    def distances(self, layers: Layers, x: Tensor, outputs: Tensor) -> Tensor:
+        """Return half the squared distance (n,) between outputs of individuals and of those that differ most."""
+        frozen, held = [(weight.detach(), bias.detach()) for weight, bias in layers], outputs.detach()
+        start = x + 0.01 * self.rate * torch.sin(
+            torch.arange(x.numel()).reshape(x.shape)
+        )  # at x itself it has no slope
+        moved = self.moved(lambda at: 0.5 * (run(frozen, at)[-1] - held).square().sum(), start)
+        return 0.5 * (run(layers, moved)[-1] - outputs).square().sum(1)
+
+    def moved(self, loss: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Return individuals moved to where a ``loss`` is larger, and update the multiplier."""
 
         def penalised(at: Tensor) -> Tensor:
             return loss(at) - self.multiplier * ((at - x) @ self.root.T).square().sum()

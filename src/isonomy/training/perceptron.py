@@ -24,6 +24,7 @@ class Perceptron:
     layers: tuple[tuple[Tensor, Tensor], ...]
     reads: IntArray
     width: int  # coordinates of an individual, read or not
+    trained: tuple[Tensor, ...] = ()  # of each parameter 1 where it is trained, 0 where it stays; empty: everywhere
 
     @classmethod
     def random(
@@ -38,6 +39,44 @@ class Perceptron:
             bias = torch.empty(units).uniform_(-limit, limit, generator=generator)
             layers.append((weight.requires_grad_(), bias.requires_grad_()))
         return cls(tuple(layers), reads, width)
+
+    @classmethod
+    def beside(
+        cls, start: Network, reads: IntArray, hidden: Sequence[int], x: Tensor, generator: torch.Generator
+    ) -> Perceptron:
+        """Return a network that begins as ``start``, with hidden neurons beside it that outputs weigh by 0 at first.
+
+        ``start`` has one hidden layer whose neurons are never cut off; they are carried through all layers, by weights
+        that stay. The other neurons are drawn for rows ``x`` (n, read) as if these were standardised.
+        """
+        (first, lift), (last, bias) = [(as_float32(w), as_float32(b)) for w, b in affine_layers(start)]
+        first, carried = first[:, torch.from_numpy(reads)], len(lift)
+        free = cls.random(reads, start.input_width, hidden, len(bias), generator).copy_state()
+        spread = x.std(0, correction=0)
+        free[0] /= torch.where(spread > 1e-6, spread, torch.ones(()))
+        free[1] -= free[0] @ x.mean(0)
+        layers, trained = [], []
+        for number in range(len(hidden)):
+            weight, offset = free[2 * number : 2 * number + 2]
+            if number == 0:
+                weight, offset = torch.cat([weight, first]), torch.cat([offset, lift])
+                mask = torch.ones_like(weight)
+            else:
+                mask = _diagonal(torch.ones_like(weight), torch.zeros(carried, carried))
+                weight, offset = _diagonal(weight, torch.eye(carried)), torch.cat([offset, torch.zeros(carried)])
+            layers.append((weight, offset))
+            trained += [mask, torch.cat([torch.ones(len(offset) - carried), torch.zeros(carried)])]
+        units = hidden[-1] if hidden else 0
+        layers.append((torch.cat([torch.zeros(len(bias), units), last], 1), bias))
+        trained += [torch.cat([torch.ones(len(bias), units), torch.zeros_like(last)], 1), torch.ones_like(bias)]
+        leaves = tuple((w.requires_grad_(), b.requires_grad_()) for w, b in layers)
+        return cls(leaves, reads, start.input_width, tuple(trained))
+
+    def hold(self) -> None:
+        """Take from the gradients what is not trained."""
+        for parameter, mask in zip(self.parameters, self.trained, strict=False):
+            if parameter.grad is not None:
+                parameter.grad *= mask
 
     @classmethod
     def from_network(cls, network: Network) -> Perceptron:
@@ -101,3 +140,10 @@ class Perceptron:
             weights[-1], biases[-1] = weights[-1][1:] - weights[-1][:1], biases[-1][1:] - biases[-1][:1]
         weights[-1], biases[-1] = weights[-1] * unit, biases[-1] * unit + origin
         return Network.from_layers(weights, biases, head=head, name=name)
+
+
+def _diagonal(one: Tensor, other: Tensor) -> Tensor:
+    """Return a matrix with two blocks and zeros beside them."""
+    matrix = torch.zeros(len(one) + len(other), one.shape[1] + other.shape[1])
+    matrix[: len(one), : one.shape[1]], matrix[len(one) :, one.shape[1] :] = one, other
+    return matrix

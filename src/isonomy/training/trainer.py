@@ -24,9 +24,11 @@ from torch import Tensor
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import FileError, NotANumberError, ParameterError
 from isonomy.files import atomic
+from isonomy.networks import Network
 from isonomy.population import Domain
 from isonomy.progress import Progress
 from isonomy.similarity.metric import Metric
+from isonomy.training.additive import Fits, Segments
 from isonomy.training.config import ResolvedConfig
 from isonomy.training.gaps import Head, IntArray, as_float32, run
 from isonomy.training.penalties import Adversary, Penalty, errors
@@ -107,7 +109,11 @@ def _train_once(
     y = torch.from_numpy(np.array(task.y)).to(torch.int64 if task.head.classes else torch.float32)
     rows = TrainingSet(as_float32(task.x[:, task.reads]), y, as_float32(task.weight / task.weight.mean()))
     table, held_out = split(rows, config.validation, task.head, generator)
-    perceptron = Perceptron.random(task.reads, task.x.shape[1], config.hidden, task.head.classes or 1, generator)
+    if config.method == "residual":
+        start = _regression(table, task)
+        perceptron = Perceptron.beside(start, task.reads, config.hidden, table.x, generator)
+    else:
+        perceptron = Perceptron.random(task.reads, task.x.shape[1], config.hidden, task.head.classes or 1, generator)
     penalty = Penalty(config, task.metric, task.domain, task.head, task.reads, task.x)
     adversary = None
     if config.penalised:
@@ -116,6 +122,17 @@ def _train_once(
     if config.method == "sensr":
         adversary = Adversary(config, task.metric, task.domain, task.reads)
     return perceptron, Trainer(perceptron, config, penalty, generator, adversary).fit(table, held_out, tick, on_epoch)
+
+
+def _regression(table: TrainingSet, task: TrainingData) -> Network:
+    """Return the plain regression of the rows that are learned from, with a hidden layer that is never cut off."""
+    x = np.zeros((len(table), task.x.shape[1]))
+    x[:, task.reads] = table.x.numpy()
+    segments = Segments.of(x, task.reads, np.zeros(x.shape[1], dtype=bool), 1)
+    y, weight = table.y.numpy(), table.weight.numpy().astype(np.float64)
+    counts = weight > 0
+    model = Fits("regression", segments, segments.design(x)[counts], y[counts], weight[counts], task.head.classes)
+    return model.at(1.0).network(task.domain, "regression")
 
 
 def split(
@@ -174,6 +191,7 @@ class Trainer:
     ) -> None:
         self.perceptron, self.config, self.penalty, self.generator = perceptron, config, penalty, generator
         self.adversary, self.objective, self.head = adversary, objective, penalty.head
+        self.ascending = adversary or penalty.adversary  # whose multiplier is part of the state
         self.epochs, self.rate = config.epochs, float(config.learning_rate)
         self.optimiser = torch.optim.Adam(perceptron.parameters, lr=self.rate, fused=True)
         self.history: list[Record] = []
@@ -226,7 +244,7 @@ class Trainer:
         for batch in range(count):
             epoch = done + batch / count
             self.optimiser.param_groups[0]["lr"] = self.rate * rate_factor(epoch / self.epochs)
-            alpha, delta, gamma = config.values_at(epoch)
+            alpha, delta, gamma = config.alpha_at(epoch), config.delta, config.gamma
             rows = slice(batch * config.batch_size, (batch + 1) * config.batch_size)
             x, y, weight = table.x[rows], table.y[rows], table.weight[rows]
             if self.adversary is not None:
@@ -241,6 +259,7 @@ class Trainer:
                 seen[batch, 2], seen[batch, 4] = penalty.detach(), 1 - share
             self.optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
+            self.perceptron.hold()
             self.optimiser.step()
             seen[batch, 0], seen[batch, 1] = len(x), error.detach()
             if self.head.classes:
@@ -249,14 +268,13 @@ class Trainer:
                 given[decided] = True
         self._refuse_nan(seen, done + 1)
         part = seen[:, 0] / seen[:, 0].sum()
-        alpha, delta, gamma = config.values_at(done + 1)
         record: Record = {
             "epoch": done + 1,
             "epochs": self.epochs,
             "error": float(part @ seen[:, 1]),
-            "alpha": alpha,
-            "delta": delta,
-            "gamma": gamma,
+            "alpha": config.alpha_at(done + 1),
+            "delta": config.delta,
+            "gamma": config.gamma,
             "seconds": time.perf_counter() - started,
         }
         if config.penalised:
@@ -269,7 +287,7 @@ class Trainer:
     def _validation_record(self, held_out: TrainingSet) -> Record:
         """Return error, accuracy, penalty and objective of the held-out rows, with the schedules at their ends."""
         config, head, layers, totals = self.config, self.head, self.perceptron.layers, torch.zeros(3)
-        place = self.generator.get_state()
+        place, multiplier = self.generator.get_state(), 0.0 if self.ascending is None else self.ascending.multiplier
         for start in range(0, len(held_out), 4096):
             rows = slice(start, start + 4096)
             x, y, weight = held_out.x[rows], held_out.y[rows], held_out.weight[rows]
@@ -282,6 +300,8 @@ class Trainer:
                 penalty = self.penalty(layers, x, values, weight, config.delta, config.gamma, self.generator).detach()
             totals += torch.stack([error, penalty, hits]) * len(x) / len(held_out)
         self.generator.set_state(place)  # looking draws nothing
+        if self.ascending is not None:
+            self.ascending.multiplier = multiplier
         error, penalty, hits = totals.tolist()
         record = {"validation_error": error, "validation_penalty": penalty}
         if head.classes:
@@ -327,7 +347,7 @@ class Trainer:
             "generator": self.generator.get_state(),
             "history": self.history,
             "best": self.best,
-            "adversary": None if self.adversary is None else self.adversary.multiplier,
+            "adversary": None if self.ascending is None else self.ascending.multiplier,
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
@@ -335,8 +355,8 @@ class Trainer:
         self.optimiser.load_state_dict(state["optimiser"])
         self.generator.set_state(state["generator"])
         self.history, self.best = state["history"], state["best"]
-        if self.adversary is not None:
-            self.adversary.multiplier = state["adversary"]
+        if self.ascending is not None:
+            self.ascending.multiplier = state["adversary"]
 
 
 def save_state(path: Path, fingerprint: str, state: dict[str, Any]) -> None:

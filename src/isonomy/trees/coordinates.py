@@ -12,9 +12,10 @@ raw numbers on either side of ``T`` can share a coordinate only where they diffe
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -25,7 +26,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import DataError, NetworkError
 from isonomy.population.feature import LARGEST_NUMBER, Feature
 from isonomy.population.schema import Schema
-from isonomy.trees.forest import NUMBER_NOT_ZERO, ZERO, Column, Forest
+from isonomy.trees.forest import CATEGORY, NUMBER_NOT_ZERO, ZERO, Column, Forest
 from isonomy_verify.trees import AS_FILL, LEFT, RIGHT, Trees
 
 Reads = Literal["auto", "raw", "coordinates"]
@@ -73,8 +74,7 @@ def on_coordinates(forest: Forest, schema: Schema, reads: Reads = "auto") -> Tre
         np.full(len(forest.feature), AS_FILL), [], {},
     )  # fmt: skip
     if _reads_coordinates(forest, schema, reads):
-        nodes.coordinate[:], nodes.threshold[:] = forest.feature, forest.threshold
-        _refuse_categories(forest, schema)
+        _put_coordinates(forest, schema, nodes)
     else:
         for c, place in enumerate(places_of(forest, schema)):
             _refuse_least(place)
@@ -117,7 +117,10 @@ def sides_of(
     if _reads_coordinates(forest, schema, reads):
         own = [j for name in features for j in range(*schema.slices[name].indices(schema.width))]
         at = np.flatnonzero(np.isin(forest.feature, own))
-        return at, x[:, forest.feature[at]] <= forest.threshold[at]
+        cells = x[:, forest.feature[at]].T
+        zero = (forest.kind[at] == NUMBER_NOT_ZERO)[:, None] & (np.abs(cells) <= ZERO)
+        goes = np.where(zero, forest.missing_left[at][:, None], cells <= forest.threshold[at][:, None])
+        return at, goes.T
     nodes, sides = [np.zeros(0, dtype=np.int64)], [np.zeros((len(x), 0), dtype=np.bool_)]
     for c, place in enumerate(places_of(forest, schema)):
         at, feature = np.flatnonzero(forest.feature == c), place.feature
@@ -178,15 +181,26 @@ def _refuse_least(place: Place) -> None:
         )
 
 
-def _refuse_categories(forest: Forest, schema: Schema) -> None:
-    """Refuse coordinates of categories, which are tested as numbers, or of flags."""
-    blocks = ~schema.domain("realizable").numeric
-    at = np.flatnonzero((forest.feature >= 0) & blocks[np.maximum(forest.feature, 0)])
-    if len(at):
-        name = schema.coordinate_names[int(forest.feature[at[0]])]
+def _put_coordinates(forest: Forest, schema: Schema, nodes: _Nodes) -> None:
+    """Put tests of coordinates into the kernel's arrays: those of categories and flags become sets of states."""
+    nodes.coordinate[:], nodes.threshold[:] = forest.feature, forest.threshold
+    for node in np.flatnonzero((forest.feature >= 0) & (forest.kind == CATEGORY))[:1]:
+        name = schema.coordinate_names[forest.feature[node]]
         raise NetworkError(
-            f"The trees test the coordinate '{name}' of a category as a number: train them on the raw columns."
+            f"The trees test the coordinate '{name}' as a category: train them on coordinates as numbers, or on the "
+            "raw columns."
         )
+    for node in np.flatnonzero((forest.feature >= 0) & (forest.kind == NUMBER_NOT_ZERO)).tolist():
+        _put_pieces(nodes, node, _around_zero(np.asarray, forest.threshold[node], bool(forest.missing_left[node])))
+    for start, stop in schema.domain("realizable").blocks:
+        for j in range(start, stop):
+            at = np.flatnonzero(forest.feature == j)
+            marks = np.array([0.0, 1.0]) if stop - start == 1 else np.eye(stop - start)[j - start]
+            sides = _number_sides(forest, at, marks, np.zeros(len(marks), dtype=bool))
+            _put_sets(nodes, at, sides)
+            nodes.coordinate[at] = start
+            for node in at.tolist():
+                nodes.pieces.pop(node, None)
 
 
 def places_of(forest: Forest, schema: Schema) -> list[Place]:
@@ -238,9 +252,7 @@ def _put_tests(forest: Forest, c: int, place: Place, nodes: _Nodes) -> None:
     if feature.kind in ("categorical", "ordinal"):
         sides = _sides(forest, at, place)
         if feature.kind == "categorical":
-            rows, place_of = np.unique(sides, axis=0, return_inverse=True)
-            nodes.category[at] = len(nodes.masks) + place_of.reshape(-1)
-            nodes.masks.extend(rows)
+            _put_sets(nodes, at, sides)
             return
         ends = feature.coordinate(np.arange(len(feature.levels), dtype=np.float64))
         for node, own in zip(at.tolist(), sides, strict=True):
@@ -253,7 +265,15 @@ def _put_tests(forest: Forest, c: int, place: Place, nodes: _Nodes) -> None:
         )
     nodes.threshold[at] = _thresholds(feature, forest.threshold[at])
     for node in at[forest.kind[at] == NUMBER_NOT_ZERO].tolist():
-        _put_pieces(nodes, node, _around_zero(feature, float(forest.threshold[node]), bool(forest.missing_left[node])))
+        limits = partial(_thresholds, feature)
+        _put_pieces(nodes, node, _around_zero(limits, forest.threshold[node], bool(forest.missing_left[node])))
+
+
+def _put_sets(nodes: _Nodes, at: IntArray, sides: Sides) -> None:
+    """Put tests by the states (tests, states) that go left."""
+    rows, place_of = np.unique(sides, axis=0, return_inverse=True)
+    nodes.category[at] = len(nodes.masks) + place_of.reshape(-1)
+    nodes.masks.extend(rows)
 
 
 def _refuse_gap(place: Place) -> None:
@@ -283,13 +303,15 @@ def _thresholds(feature: Feature, raw: FloatArray) -> FloatArray:
     return np.where(last < feature.low, -np.inf, np.where(raw >= feature.high, np.inf, ends))
 
 
-def _around_zero(feature: Feature, threshold: float, missing_left: bool) -> list[tuple[float, bool]]:
-    """Return ends and sides of a test in which numbers next to zero go where a missing value goes."""
+def _around_zero(
+    limits: Callable[[FloatArray], FloatArray], threshold: float, missing_left: bool
+) -> list[tuple[float, bool]]:
+    """Return ends, as ``limits`` puts them on a coordinate, and sides of a test in which numbers next to zero go where
+    a missing value goes."""
     below = float(np.nextafter(-ZERO, -np.inf))
     ends = [(min(threshold, below), True), (below, False), (ZERO, missing_left), (max(threshold, ZERO), True)]
     raw = np.array([end for end, _ in ends])
-    coordinates = _thresholds(feature, raw)
-    return [*((float(end), side) for end, (_, side) in zip(coordinates, ends, strict=True)), (math.inf, False)]
+    return [*((float(end), side) for end, (_, side) in zip(limits(raw), ends, strict=True)), (math.inf, False)]
 
 
 def _put_pieces(nodes: _Nodes, node: int, pieces: Sequence[tuple[float, bool]]) -> None:
