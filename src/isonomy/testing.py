@@ -21,7 +21,7 @@ from isonomy.certificates.certificate import Verdict
 from isonomy.errors import ParameterError, template
 from isonomy.escapes import visible
 from isonomy.given import choice, number
-from isonomy.report.facts import facts_of
+from isonomy.report.facts import facts_of, further_verdicts
 from isonomy.report.numbers import percent
 
 NAMED = 3
@@ -98,11 +98,10 @@ def _no_limit() -> ParameterError:
 def _judged_epsilon(done: Audit) -> list[tuple[Verdict, str]]:
     """Return the verdict on epsilon, and those of further shifts that were asked about, each with a sentence; none
     without epsilon."""
-    facts, still = facts_of(done.findings), done.certificate.shift.ground_cost is None
+    facts = facts_of(done.findings)
     if facts.verdict is None:
         return []
-    verdicts = facts["tomorrow"].facts[1 + still :] if done.plan.shift else ()  # the first one is the audit's own
-    others = [(fact.value, f"{fact.words}, against the same ε.") for fact in verdicts]
+    others = further_verdicts(done.findings) if done.plan.shift else []  # otherwise the audit's own choice
     return [(facts.verdict, facts["summary"].sentences[0]), *others]
 
 

@@ -37,6 +37,21 @@ def test_everything_that_is_written_speaks_of_parts(audit: Path) -> None:
     assert "isonomy audit --part 0.2 --epsilon 0.9 --limit 25" in said[1]
 
 
+def test_of_several_shifts_the_worst_verdict_is_the_exit_status(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """These people keep the limit, and a tenth of them does not; the audit's own verdict is on the first shift."""
+    asked = ["audit", "--limit", "25", "--shift", "part:100%", "--shift", "part:10%"]
+    assert main([*asked, "--json", "--out", str(tmp_path / "a")]) == 0
+    populations = json.loads(capsys.readouterr().out)["populations"]
+    limit = (populations[0]["upper"] + populations[1]["lower"]) / 2
+    assert populations[0]["upper"] < limit < populations[1]["lower"]
+    assert main([*asked, "--epsilon", str(limit), "--out", str(tmp_path / "b")]) == 1
+    assert "violated: Any part of these people that holds at least 10 % of them, against the same ε." in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
 def test_the_terminal_and_the_document(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ["audit", "--part", "0.2", "--limit", "12", "--out", str(tmp_path / "a")]
     assert main(words) == 0

@@ -30,7 +30,7 @@ _ROLES = ("label", "protected", "similar", "proxy", "weight", "id", "split_colum
 """Roles of columns, for a table and a model alone; a schema has them otherwise."""
 TABLE = ("seed", "unknown", "separator", "encoding", "decimal", "table_limit")
 """Options of every command that reads a table."""
-_STATUS = {"certified": 0, "violated": 1, "undecided": 3, None: 0}
+_STATUS = {"violated": 1, "undecided": 3}
 TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".pq", ".txt")
 """What tables end in; kept apart from their reader, which imports pandas."""
 _MANY = 2000  # individuals from which on a remark says how to see the cost
@@ -73,8 +73,8 @@ def audit(
     OUT/question, to be corrected and asked again; 'isonomy init' writes it before an audit.
 
     Written are report.html, certificate.json with evidence/, individuals.parquet, summary.md and junit.xml. With
-    --epsilon the exit status is 0 certified, 1 violated, 3 undecided. Ctrl-C leaves what is finished in OUT.work, and
-    the same command goes on from there.
+    --epsilon the exit status is 0 certified, 1 violated, 3 undecided, of several shifts that of the worst. Ctrl-C
+    leaves what is finished in OUT.work, and the same command goes on from there.
 
     With --engine the table never has to fit into memory; parts/ then lets a later audit with the same --out begin with
     what is known.
@@ -144,7 +144,7 @@ def _run(plan: Plan, asked: Question | None = None, kept: tuple[Path, Path | Non
     from isonomy.auditing.dossier import check_dossier, write_dossier
     from isonomy.auditing.inputs import read_inputs
     from isonomy.auditing.output import check_target, locked, open_work, output_directory
-    from isonomy.report.facts import facts_of
+    from isonomy.report.facts import facts_of, further_verdicts
     from isonomy.report.laws import Laws
     from isonomy.report.terminal import to_terminal
     from isonomy.report.text import to_json
@@ -180,8 +180,11 @@ def _run(plan: Plan, asked: Question | None = None, kept: tuple[Path, Path | Non
     withheld = " --data FOLDER, the evidence of the same audit without --redact" if plan.redact else ""
     check = f"Derive every claim again: isonomy verify {shlex.quote(str(target / 'certificate.json'))}{withheld}"
     where = () if kept is None else (f"Dossier: {kept[0] / 'dossier.md'}, with its tables and the audit.",)
-    shown_facts = to_terminal(facts_of(findings))
-    return Answer(document, chain(shown_facts, ("", written, *where, check)), _STATUS[facts_of(findings).verdict])
+    others = further_verdicts(findings) if plan.shift else []  # otherwise the audit's own choice
+    where = (*(f"{kind}: {sentence}" for kind, sentence in others if kind != "certified"), *where)
+    given = {facts_of(findings).verdict, *(kind for kind, _ in others)}
+    status = next((_STATUS[each] for each in _STATUS if each in given), 0)
+    return Answer(document, chain(to_terminal(facts_of(findings)), ("", written, *where, check)), status)
 
 
 def _resume(work: Path | None, plan: Plan) -> str:

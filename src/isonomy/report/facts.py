@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from isonomy.arithmetic import reached
+from isonomy.certificates.certificate import Verdict
 from isonomy.fairness import SCORES
 from isonomy.report import words
 from isonomy.report.directions import directions
@@ -48,6 +49,15 @@ def facts_of(audit: Findings) -> Facts:
         )  # fmt: skip
         _MADE[audit] = Facts(sheet.headline, audit.verdict, sections, audit.redacted, sheet.marks)
     return _MADE[audit]
+
+
+def further_verdicts(audit: Findings) -> list[tuple[Verdict, str]]:
+    """Return the verdicts on the shifts besides the first, each with a sentence; none without epsilon."""
+    facts, still = facts_of(audit), audit.certificate.shift.ground_cost is None
+    if facts.verdict is None:
+        return []
+    verdicts = facts["tomorrow"].facts[1 + still :]  # behind the list for machines, and the verdict on the first shift
+    return [(fact.value, f"{fact.words}, against the same ε.") for fact in verdicts]
 
 
 class Sheet:
