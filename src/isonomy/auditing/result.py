@@ -217,18 +217,18 @@ class Audit:
     def _decisions(self) -> str:
         """Return in a sentence whose decisions flip, and whose cannot."""
         findings = self.findings
-        local, n = findings.certificate.local, f"{len(findings.people):,}"
+        local, n = findings.certificate.local, f"{len(findings.people):,} {findings.noun}"
         kinds = findings.certificate.individuals.claims(findings.people.weights, None)["decisions"]
         if "none" in kinds:
             some = int((local.lower > 0).sum())
             return (
-                f"{findings.title}: for {some:,} of {n} people somebody similar gets another number; the number has no "
+                f"{findings.title}: for {some:,} of {n} somebody similar gets another number; the number has no "
                 "cut-off, so nothing is decided (threshold=)."
             )
         flips, proved = kinds.get("flippable", 0), kinds.get("certified", 0)
         rest = f"; {kinds['undecided']:,} are open" if kinds.get("undecided") else ""
         return findings.model.conditional(
-            f"{findings.title}: for {flips:,} of {n} people somebody similar gets another decision; for {proved:,} it "
+            f"{findings.title}: for {flips:,} of {n} somebody similar gets another decision; for {proved:,} it "
             f"is proved that nobody similar does{rest}."
         )
 

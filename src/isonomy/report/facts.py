@@ -22,7 +22,7 @@ from isonomy.report import words
 from isonomy.report.directions import directions
 from isonomy.report.findings import Findings
 from isonomy.report.groups import find_groupings, groups
-from isonomy.report.numbers import date_of, either, spoken
+from isonomy.report.numbers import date_of, either, round_up, spoken
 from isonomy.report.people import drawn, everyone
 from isonomy.report.privacy import hidden_groups
 from isonomy.report.sections import Cell, Fact, Facts, Rounded, Section, exact, round_down, table
@@ -99,7 +99,7 @@ class Sheet:
             (grouping.title, name) for grouping in self.groupings for name in grouping.names
             if not self.redacted or (grouping.title, name) not in self.hidden
         }  # fmt: skip
-        self.tomorrow = tomorrow(audit, self.round, self.population)
+        self.tomorrow = tomorrow(audit, self.round, self.population, self.open_groups)
 
     def _behind(self) -> float:
         """Return the bound for the population behind the sample, as the claims have it where these have one."""
@@ -210,26 +210,30 @@ class Sheet:
     def much(self) -> Section:
         """Return bounds of the largest change: of the whole question, of the protected attributes, of each alone."""
         audit, rows = self.audit, []
-        heads = ["May differ@wide", "Average shown, at least#", "Proved, at most#"]
-        heads += [] if self.redacted else ["For one person proved, at most#"]
-        decides = self.turns.decides
-        heads += ["Decisions shown to change#", "Proved to stay#"] if decides else []
         asked = [("Everything that was asked about", either(self._others()), audit.certificate.local)]
         for each in audit.alone:
             name = either(each.features)
             first = "Protected attributes only" if len(each.features) > 1 else f"{name[0].upper()}{name[1:]} alone"
             asked.append((first, name if len(each.features) > 1 else "", each.certificate))
+        end = round_up(max((each.mean_upper for *_, each in asked if math.isfinite(each.mean_upper)), default=1.0))
+        heads = ["May differ@wide", f"0 to {self.round.plain(end)}@drawn"]
+        heads += ["Average shown, at least#", "Proved, at most#"]
+        heads += [] if self.redacted else ["For one person proved, at most#"]
+        decides = self.turns.decides
+        heads += ["Decisions shown to change#", "Proved to stay#"] if decides else []
         for name, note, local in asked:
             kinds = Counter(local.decision.tolist())
             rows.append([
                 Cell(name, note=note),
+                Cell(drawn=("between", local.mean_lower, local.mean_upper, end)),
                 self.round.attained("alone.lower", "Average shown", local.mean_lower),
                 self.round.proved("alone.upper", "Average proved", local.mean_upper),
                 *([] if self.redacted else [self.round.proved("alone.most", "Largest", float(local.upper.max()))]),
                 *([exact("alone.flips", "Shown to change", kinds["flippable"]),
                    exact("alone.kept", "Proved to stay", kinds["certified"])] if decides else []),
             ])  # fmt: skip
-        shown = table("alone", "The same question, one attribute at a time: everything else equal", *heads, rows=rows)
+        shown = table("alone", "The same question, one attribute at a time: everything else equal", *heads, rows=rows,
+                      notes=words.tolerances(audit, self.similar))  # fmt: skip
         return Section("much", (), (self.size,), (shown,))
 
     def _others(self) -> list[str]:

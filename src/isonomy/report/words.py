@@ -9,7 +9,7 @@ import math
 
 from isonomy.certificates.certificate import Certificate
 from isonomy.report.findings import Findings
-from isonomy.report.numbers import either, listed, parameter, percent, spoken
+from isonomy.report.numbers import either, listed, parameter, percent, spoken, whole_percent
 from isonomy.report.sections import NOTHING, Rounded
 from isonomy.report.similar import Similar, caveat
 from isonomy.report.turns import KINDS, Turns
@@ -128,10 +128,14 @@ def finding(findings: Findings, turns: Turns, similar: Similar) -> str:
         also = f", alone or together with {with_others}" if both else ""
         thing = f"another {either(protected)}" if protected else with_others
         thing = thing if protected or others else "anything that was asked of"
-        return f"For none of {n:,} people can {thing}{also} change the decision: that is proved."
+        return f"For none of {n:,} {findings.noun} can {thing}{also} change the decision: that is proved."
     clauses = []
+
+    def some(count: int) -> str:
+        return f"{count:,} of {n:,} {findings.noun} ({whole_percent(count, n)})"
+
     if protected:
-        clauses.append(f"For {alone:,} of {n:,} people {what} would change the decision")
+        clauses.append(f"For {some(alone)} {what} would change the decision")
         only, unsure = (
             ("" if turns.unsure else "only "),
             f" (for {turns.unsure:,} of them whether it alone would is open)",
@@ -139,7 +143,7 @@ def finding(findings: Findings, turns: Turns, similar: Similar) -> str:
         if together:
             clauses.append(f", for {together:,} {only}together with {with_others}{unsure if turns.unsure else ''}")
     else:
-        clauses.append(f"For {together:,} of {n:,} people {what} would change the decision")
+        clauses.append(f"For {some(together)} {what} would change the decision")
     if never:
         nothing = "neither can" if both else "it cannot"
         clauses.append(f"; for {never:,} it is proved that {nothing}")
@@ -147,6 +151,19 @@ def finding(findings: Findings, turns: Turns, similar: Similar) -> str:
         why = "" if findings.certificate.searched else ", as no search was made"
         clauses.append(f"; for {left:,} neither is shown nor proved{why}")
     return f"{''.join(clauses)}."
+
+
+def tolerances(findings: Findings, similar: Similar) -> tuple[str, ...]:
+    """Return what is known of the other differences with the protected attributes as they are, which were not asked
+    about apart; nothing where there are none of either.
+
+    **Soundness.** Who differs in these only is among those of the whole question, whose upper bounds hold for them.
+    """
+    others = [move.feature for move in similar.moves if move.read and move.feature not in findings.together]
+    if not findings.together or not others:
+        return ()
+    what = f"How much {either(others)} would change with the protected attributes as they are was not asked by itself"
+    return (f"{what}: what is proved in the first row holds for that, too.",)
 
 
 def direction(findings: Findings, turns: Turns) -> str:
@@ -157,8 +174,8 @@ def direction(findings: Findings, turns: Turns) -> str:
     good, gain, lose = turns.direction
     has, lacks = int(good.sum()), int((~good).sum())
     return (
-        f"{int(gain.sum()):,} of the {lacks:,} people not given {named} would be given it as somebody like them, "
-        f"and {int(lose.sum()):,} of the {has:,} given it would not be (shown, each by an example)."
+        f"{int(gain.sum()):,} of the {lacks:,} {findings.noun} not given {named} would be given it as somebody like "
+        f"them, and {int(lose.sum()):,} of the {has:,} given it would not be (shown, each by an example)."
     )
 
 
