@@ -89,6 +89,11 @@ class Mix(Reweighting):
         except ValueError as error:
             raise ParameterError(str(error)) from None
 
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Return the features, unless shares have limits."""
+        return () if self.limits is not None else self.features
+
     def groups(self, x: FloatArray, schema: Schema | None) -> NDArray[np.intp] | None:
         """Return the groups (n,) by the features."""
         if schema is None:

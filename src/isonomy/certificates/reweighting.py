@@ -79,6 +79,11 @@ class Reweighting(Shift):
     """Whether there is a bound of the populations made of the one behind independent draws."""
 
     @property
+    def apart(self) -> tuple[str, ...]:
+        """Return the features by which groups, each by itself, are populations of this shift."""
+        return ()
+
+    @property
     @abstractmethod
     def kernel(self) -> kernel.Reweighting:
         """Return the shift as the kernel knows it."""

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from isonomy.certificates.certificate import Certificate, judge
-from isonomy.certificates.mix import Mix
 from isonomy.certificates.reweighting import Reweighting
 from isonomy.certificates.transport import plain_order
 from isonomy.errors import IsonomyError
@@ -57,9 +56,8 @@ def tomorrow(findings: Findings, rounded: Rounded, population: Fact, groups: Col
         title, says = shift.limit("")
         note = "as they are" if shift.alone else title[0].lower() + title[1:]
         rows.append(_row(name, note, claim["lower"], claim["upper"], changes, end, rounded))
-        if isinstance(shift, Mix):
-            some = _worst_group(findings, shift, end, rounded, groups)
-            rows, worst = [*rows, *some], [*worst, *some]
+        some = _worst_group(findings, shift.apart, end, rounded, groups)
+        rows, worst = [*rows, *some], [*worst, *some]
         bounds = {side: claim[side] for side in ("upper", "lower")}
         shares = None if changes is None else {side: changes[side] for side in ("upper", "lower")}
         listing.append({"shift": shift.section(), **bounds, "changes": shares, "does_not_say": says})
@@ -118,15 +116,17 @@ def _name(shift: Reweighting, who: str = "these people") -> str:
 
 
 def _worst_group(
-    findings: Findings, mix: Mix, end: float, rounded: Rounded, groups: Collection[tuple[str, str]]
+    findings: Findings, features: tuple[str, ...], end: float, rounded: Rounded, groups: Collection[tuple[str, str]]
 ) -> list[Any]:
-    """Return the group of a mix whose bound is largest, by itself; nothing where there is one group only, or where a
-    redacted page may not speak of it.
+    """Return the group by these features whose bound is largest, by itself; nothing without features, where there is
+    one group only, or where a redacted page may not speak of it.
 
     **Soundness.** Both sides are means of what is claimed of each of its people.
     """
+    if not features:
+        return []
     try:
-        ((grouping,), _) = make_groupings(findings.people, [mix.features], None)
+        ((grouping,), _) = make_groupings(findings.people, [features], None)
     except IsonomyError:
         return []
     own, weights = findings.certificate.individuals, np.asarray(findings.people.weights, dtype=np.float64)
@@ -135,7 +135,7 @@ def _worst_group(
     some = max((each for each in members if len(each)), key=lambda each: mean_up(high[each], weights[each]))
     if findings.redacted and (grouping.title, grouping.names[grouping.code[some[0]]]) not in groups:
         return []
-    singles = {name: feature_groups(findings.people.schema, name, findings.people.x)[0] for name in mix.features}
+    singles = {name: feature_groups(findings.people.schema, name, findings.people.x)[0] for name in features}
     name = ", ".join(f"{spoken(name)} “{each.names[each.code[some[0]]]}”" for name, each in singles.items())
     changes = None
     if own.decision.any():
