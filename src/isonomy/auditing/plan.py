@@ -115,7 +115,7 @@ class Plan:
     )  # fmt: skip
     tier: Literal["interval", "tight"] = RESULTS("tight", "tight, or interval: faster and looser.")
     epsilon: float | None = RESULTS(
-        None, "The largest mean violation that is acceptable; asks for a verdict.",
+        None, "The largest average change that is acceptable; asks for a verdict.",
         SIZE, example=0.1,
     )  # fmt: skip
     confidence: float = RESULTS(0.95, "Of the statement about the population behind the table.", SHARE)

@@ -210,7 +210,7 @@ class Mix(Reweighting):
     @property
     def mean_words(self) -> str:
         """Return the mean of the worst mix."""
-        return "Mean violation of the worst mix"
+        return "Average largest change of the worst mix"
 
     def terms(self) -> list[tuple[str, str, Any, str | None]]:
         """Return features, limits and strangers."""

@@ -67,10 +67,10 @@ class Sheet:
             *(exact(*term) for term in certificate.shift.terms()),
             exact("metric", "Metric", certificate.problem.metric.describe()),
             exact("domain", "Domain", certificate.problem.domain.kind),
-            exact("tier", "Method", certificate.tier),
+            exact("tier", "Method", certificate.tier, words.METHODS.get(certificate.tier)),
             exact("epsilon", "ε, accepted", certificate.epsilon),
         )
-        least = reached(self.round.lower(lower)) if certificate.lower > 0 else "0"
+        least = reached(self.round.lower(lower)) if certificate.lower > 0 else ""
         finding = words.finding(audit, self.turns, self.similar)
         self.size = audit.model.conditional(words.size(audit, str(self.upper), least, self.round))
         self.direction = words.direction(audit, self.turns)
@@ -128,7 +128,7 @@ class Sheet:
             exact("remarks", "Notes", [audit.model.remark] if audit.model.remark else [], audit.model.remark),
             exact("title", "Audit", audit.title),
             exact("sentence", "In a sentence", self.headline),
-            exact("individuals", "Individuals", len(people)),
+            exact("individuals", "People", len(people)),
             exact("excluded", "Rows that do not fit the schema", people.excluded),
             exact("split", "Part of the table", people.split),
             exact("selection", "Audited", people.selection.as_dict(), people.selection.words()),
@@ -251,7 +251,7 @@ class Sheet:
             rest = spoken(fixed[0]) if len(fixed) == 1 else f"All {len(fixed)} others"
             rows.append((rest if rows else "Everything", "equal", ""))
         note = f"Seen on {sampled_people(len(self.audit.people))}."
-        equal = f"Not seen to differ, by more than a billionth of a unit: {', '.join(fixed)}."
+        equal = f"Not seen to differ, by more than a billionth of a unit: {', '.join(map(spoken, fixed))}."
         moves = table("moves", "How far similar people may differ", "Attribute@wide", "How far@wide", "", rows=rows,
                       notes=(note, equal) if fixed else (note,))  # fmt: skip
         terms = [exact("proved", *term) for term in words.asked(self.audit, self.population_statement)]

@@ -52,6 +52,9 @@ DOMAINS = {
 EXACT = "The bounds hold in exact arithmetic; the rounding errors of computing them in float64 are added to them."
 FLOAT32 = " They also cover runs of the deployed model in float32."
 
+METHODS = {"interval": "bounds that are quick", "tight": "bounds that are close"}
+"""What the ways to bound are called, where their own name says little."""
+
 Terms = list[tuple[str, str]]
 """Names and statements."""
 
@@ -184,7 +187,8 @@ def size(findings: Findings, upper: str, lower: str, rounded: Rounded) -> str:
     shift = findings.certificate.shift
     who = "" if shift.alone else f"in any {shift.words('these people')} "
     what, unit_ = score(findings), rounded.unit or f" ({unit(findings)})"
-    shown = f"by at least {lower} (shown)" if findings.certificate.searched else "no search was made"
+    shown = f"by at least {lower} (shown)" if lower else "a search found no change"
+    shown = shown if findings.certificate.searched else "no search was made"
     most = f"by at most {upper}{unit_} on average (proved)" if upper != NOTHING else f"on average: {NOTHING}"
     text = f"{who}{what} can change {most}; {shown}."
     return text[0].upper() + text[1:]
@@ -210,9 +214,9 @@ def unit(findings: Findings) -> str:
 def shift_limit(largest: float | None, printed: str, up_to: str) -> str:
     """Return the phrase for the largest shift for which ε is proved."""
     if largest is None:
-        return "not even for these individuals"
+        return "not even for these people"
     if not printed.strip("0."):
-        return "for these individuals, without a shift"
+        return "for these people, without a shift"
     return "whatever the shift" if math.isinf(largest) else f"{up_to} {printed}"
 
 
@@ -221,7 +225,7 @@ def threshold(findings: Findings, limit: str) -> str:
     if findings.verdict is None or findings.certificate.epsilon is None:
         return "This is a finding and no verdict: no ε was given to hold it against."
     epsilon = parameter(findings.certificate.epsilon)
-    beyond = "nothing beyond it was found" if findings.certificate.searched else "no search was made for a violation"
+    beyond = "nothing beyond it was found" if findings.certificate.searched else "no search was made"
     shift = findings.certificate.shift
     shown = "these people show it" if shift.alone else f"a {shift.noun} shows it"
     text = {
@@ -286,8 +290,8 @@ def not_proved(findings: Findings, similar: Similar, behind: str, unseen: str) -
 def population_statement(certificate: Certificate, upper: str) -> str:
     """Return the statement on the population behind the sample, ``upper`` already rounded, or why there is none."""
     if certificate.refusal:
-        return f"Nothing is said of the population behind these individuals. {certificate.refusal}"
-    who = "the population behind these individuals"
+        return f"Nothing is said of the population behind these people. {certificate.refusal}"
+    who = "the population behind these people"
     whose = certificate.shift.behind_words or f"no {certificate.shift.words(who)}"
     what = f"{whose} has an average largest change above {upper}"
     if certificate.shift.ground_cost is None and certificate.shift.alone:
