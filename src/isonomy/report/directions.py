@@ -83,8 +83,8 @@ def _hidden(exchanges: list[Exchange], shown: Collection[Exchange]) -> Hidden:
         column = list(some)
         sizes = np.array([count for each in column for count in (each.gain, each.lose)])
         masked = np.array([each not in shown for each in column for _ in range(2)])
-        cells = protected_cells(sizes, (), masked).reshape(-1, 2).any(axis=1)
-        hidden |= {(each.before, after) for each, one in zip(column, cells, strict=True) if one}
+        cells = protected_cells(sizes, (), masked).reshape(-1, 2).tolist()
+        hidden |= {(each.before, after) for each, ways in zip(column, cells, strict=True) if any(ways)}
     return frozenset(hidden)
 
 
