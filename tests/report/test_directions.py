@@ -16,7 +16,7 @@ from isonomy.certificates import Mix
 from isonomy.errors import ParameterError
 from isonomy.report import Findings, directions
 from isonomy.report.directions import MATRIX, _fits, _hidden
-from isonomy.report.facts import facts_of
+from isonomy.report.facts import Sheet, facts_of
 from isonomy.report.numbers import whole_percent
 from isonomy.report.privacy import NOT_SHOWN
 from isonomy.report.sections import Cell, FactTable, Rounded
@@ -154,3 +154,20 @@ def test_other_differences_are_not_bounded_by_themselves_and_the_page_says_so() 
     assert not facts_of(audit(alone=()))["much"].tables[0].notes
     bars = [row[1] for row in much.rows]
     assert all(isinstance(bar, Cell) and bar.drawn[0] == "between" and bar.drawn[2] <= bar.drawn[3] for bar in bars)
+
+
+def test_where_nothing_was_searched_no_number_says_that_something_was_shown() -> None:
+    text = read(render(audit(attack=False, decide=False, alone=()))).by_id("people").text
+    assert "at least not searched" not in text and " to 0" not in text
+    card = read(render(audit(attack=False, alone=()))).by_id("people").text
+    assert "no search was made, at most" in card and "at least" not in card.partition("Furthest")[0]
+
+
+def test_columns_of_the_note_on_what_is_equal_are_words() -> None:
+    found = audit()
+    sheet = Sheet(found)
+    sheet.similar = sheet.similar._replace(fixed=("home_town", "debt"))
+    assert sheet.asked().tables[0].notes[1].endswith("by more than a billionth of a unit: home town, debt.")
+    assert "violation" not in to_markdown(facts_of(found)).replace("calls it a violation", "")
+    named = [fact.words for fact in facts_of(found)["summary"].facts if fact.code in ("upper", "lower", "individuals")]
+    assert named == ["People", "Average largest change within γ, proved", "Average largest change within γ, shown"]
