@@ -83,8 +83,13 @@ def _hidden(exchanges: list[Exchange], shown: Collection[Exchange]) -> Hidden:
         column = list(some)
         sizes = np.array([count for each in column for count in (each.gain, each.lose)])
         masked = np.array([each not in shown for each in column for _ in range(2)])
-        cells = protected_cells(sizes, (), masked).reshape(-1, 2).tolist()
-        hidden |= {(each.before, after) for each, ways in zip(column, cells, strict=True) if any(ways)}
+        counted = (sizes > 0) | masked  # nobody is no small group
+        cells = masked.copy()
+        cells[counted] = protected_cells(sizes[counted], (), masked[counted])
+        if cells.any() and (cells.sum() == 1 or sizes[cells].sum() < SMALLEST):
+            cells[:] = True
+        pairs = zip(column, cells.reshape(-1, 2).tolist(), strict=True)
+        hidden |= {(each.before, after) for each, ways in pairs if any(ways)}
     return frozenset(hidden)
 
 
