@@ -171,3 +171,11 @@ def test_columns_of_the_note_on_what_is_equal_are_words() -> None:
     assert "violation" not in to_markdown(facts_of(found)).replace("calls it a violation", "")
     named = [fact.words for fact in facts_of(found)["summary"].facts if fact.code in ("upper", "lower", "individuals")]
     assert named == ["People", "Average largest change within γ, proved", "Average largest change within γ, shown"]
+
+
+def test_a_small_count_that_is_alone_takes_the_zeros_of_its_column_with_it() -> None:
+    alone = [Exchange("a", "c", 40, 3, 0, 0.0), Exchange("b", "c", 40, 0, 0, 0.0)]
+    assert _hidden(alone, alone) == {("a", "c"), ("b", "c")}
+    beside = [Exchange("a", "c", 40, 3, 0, 0.0), Exchange("b", "c", 40, 9, 0, 0.0), Exchange("d", "c", 40, 0, 0, 0.0)]
+    assert _hidden(beside, beside) == {("a", "c"), ("b", "c")}, "a zero stays"
+    assert not _hidden(alone[1:], alone[1:])
