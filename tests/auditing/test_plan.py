@@ -81,7 +81,7 @@ def test_the_command_gives_the_plan_again(monkeypatch: pytest.MonkeyPatch) -> No
         tier="interval", split="test", held_out=True, limit=7, against=("x.csv", "y.csv"), separator=";", redact=True,
     )  # fmt: skip
     seen: list[Plan] = []
-    monkeypatch.setattr(command, "_run", lambda plan: seen.append(plan) or Answer({}, ()))
+    monkeypatch.setattr(command, "_run", lambda plan, *_: seen.append(plan) or Answer({}, ()))
     app(shlex.split(plan.command())[1:], standalone_mode=False)
     assert seen == [plan]
 
@@ -124,6 +124,6 @@ def test_a_switch_of_a_file_can_be_switched_off(tmp_path: Path, monkeypatch: pyt
     file = tmp_path / "audit.toml"
     file.write_text("redact = true\nheld_out = true\n")
     seen: list[Plan] = []
-    monkeypatch.setattr(command, "_run", lambda plan: seen.append(plan) or Answer({}, ()))
+    monkeypatch.setattr(command, "_run", lambda plan, *_: seen.append(plan) or Answer({}, ()))
     app(["audit", str(file), "--no-redact"], standalone_mode=False)
     assert (seen[0].redact, seen[0].held_out) == (False, True)

@@ -192,7 +192,7 @@ def test_compare_of_one_in_memory_and_one_streamed(run: Run, folder: Path, tmp_p
         assert run(*words(plan(folder, data=data, out=str(tmp_path / name), **options)))[0] == 0
     status, page, _ = run("compare", tmp_path / "memory", tmp_path / "streamed")
     assert status == 0 and "Model, people, metric and schema are the same." in page
-    assert "Of 30 individuals in both" in page
+    assert "Of 30 people in both" in page
 
 
 def test_ctrl_c_says_how_to_go_on(run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

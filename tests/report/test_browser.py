@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,14 @@ def test_loads_in_silence_and_alone(browser: Any, address: str) -> None:
     assert heard == []
     assert page.locator("th button").count() > 0, "the page's own script is allowed to run"
     assert page.evaluate("getComputedStyle(document.querySelector('.hero')).display") == "grid", "and so is its style"
+
+
+def test_is_four_pages_of_paper(browser: Any, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(render(audit()), encoding="utf-8")
+    page, _ = opened(browser, path.as_uri())
+    printed = page.pdf(prefer_css_page_size=True)
+    assert 2 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 4
 
 
 @pytest.mark.some(1)

@@ -186,7 +186,7 @@ def test_no_shift_is_not_called_a_shift_of_nothing() -> None:
     certificate = dataclasses.replace(base.certificate, epsilon=base.claimed[1] * 1.01)
     facts = facts_of(dataclasses.replace(base, certificate=certificate))
     assert facts.fact("largest_gamma").value == 0 and str(facts.fact("largest_gamma")) == "0"
-    assert facts["summary"].sentences[0].endswith("Proved to stay within ε: for these individuals, without a shift.")
+    assert facts["summary"].sentences[0].endswith("Proved to stay within ε: for these people, without a shift.")
 
 
 def test_where_anybody_may_come_there_is_a_bound_and_no_curve() -> None:

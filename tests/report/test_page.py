@@ -19,6 +19,7 @@ from isonomy.population.outcome import decided
 from isonomy.report import Findings
 from isonomy.report.facts import facts_of
 from isonomy.report.figures import curve
+from isonomy.report.numbers import whole_percent
 from isonomy.report.sections import NOTHING, TRIVIAL, Fact, Rounded
 from isonomy.similarity import WeightedLp
 
@@ -133,12 +134,13 @@ def test_numbers_agree_with_the_certificate(kind: str) -> None:
     found, document = findings(kind), tree(kind)
     (heading,) = [each for each in document.all("h1") if each.attributes.get("class") == "sentence"]
     facts = facts_of(found)
-    assert heading.text == facts.headline.replace(" %", "\u00a0%")
+    assert heading.text == facts.headline
     local = found.certificate.local
     if found.joint is not None and (local.decision != "none").any():
         alone, never = found.joint.decision == "flippable", found.joint.decision == "certified"
         never &= local.decision == "certified"
-        assert f"For {alone.sum()} of 70 people another" in heading.text
+        share = whole_percent(int(alone.sum()), 70)
+        assert f"For {alone.sum()} of 70 people ({share}) another" in heading.text
         assert (f"for {never.sum()} it is proved that neither can" in heading.text) == bool(never.any())
     upper, lower = found.claimed[1], found.claimed[0]
     size, scale = facts["finding"].sentences[-1], 1 if found.regression else 100
@@ -209,12 +211,22 @@ def test_everybody_is_run_with_every_category() -> None:
         for before in set(names) - {after}:
             some = (people.frame["sex"] == before).to_numpy()
             gain, lose = (some & ~today & good(other)).sum(), (some & today & ~good(other)).sum()
-            seen[f"{before} → {after}"] = (some.sum(), gain, lose, 100 * moved[some].mean())
+            seen[before, after] = (some.sum(), gain, lose, 100 * moved[some].mean())
     rows = table(document, "from-sex")
-    assert {row[0] for row in rows} == {name for name, each in seen.items() if each[0]}
-    for row in rows:
-        assert tuple(map(int, row[1:4])) == seen[row[0]][:3]
-        assert float(row[5].replace("−", "-")) == pytest.approx(seen[row[0]][3], abs=0.06)
+    (heads,) = [row.all("th") for row in document.by_id("from-sex").all("thead")]
+    afters = [each.text.removeprefix("→ ") for each in heads[2:]]
+    changes = [float(as_table[after][2].replace("−", "-")) for after in afters]
+    assert changes == sorted(changes) and [row[0] for row in rows] == afters, "by favour, on both sides"
+    for before, count, *cells in rows:
+        for after, cell in zip(afters, cells, strict=True):
+            if before == after:
+                assert not cell
+                continue
+            *ways, change = cell.replace(",", "").split()
+            counts = dict(zip(ways[::2], map(int, ways[1::2]), strict=True)) if ways != ["0"] else {}
+            people_, gain, lose, mean = seen[before, after]
+            assert (int(count), counts.get("▲", 0), counts.get("▼", 0)) == (people_, gain, lose)
+            assert float(change.replace("−", "-")) == pytest.approx(mean, abs=0.06)
 
 
 def test_people_are_the_worst_ones_and_show_what_differs() -> None:

@@ -102,6 +102,7 @@ def run(
         created=_started(work).isoformat(timespec="seconds"),
         redacted=plan.redact,
         identity={"Version": plan.model_version or "", "Owner": plan.owner or "", "Purpose": plan.purpose or ""},
+        noun=plan.noun,
         other_reading=other,
         scores=scores(certificate.problem.model, people, certificate.problem.outcome),
     )

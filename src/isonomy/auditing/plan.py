@@ -11,6 +11,7 @@
     epsilon = 0.1                # asks for a verdict
     favourable = "approved"      # the class that people hope for, and its cut-off, where the schema says nothing else
     threshold = 0.5
+    noun = "applicants"          # what the people of the table are called in the report
     against = ["last_year.csv"]  # populations to measure the distance to
 
 Paths in a file are relative to that file. Options on the command line win over the file.
@@ -19,6 +20,7 @@ Paths in a file are relative to that file. Options on the command line win over 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -48,6 +50,10 @@ _PART = number(lambda value: 0 < value <= 1, "a number above 0, at most 1")
 _ROUNDS = Rule(
     lambda value: isinstance(value, str) and (value in ("all", "best") or (value.isdecimal() and int(value) > 0)),
     "all, best, or a number of rounds",
+)
+_PLURAL = Rule(
+    lambda value: isinstance(value, str) and bool(re.fullmatch(r"[^\W\d_]+([ -][^\W\d_]+){0,3}", value)),
+    "a noun in the plural, such as applicants",
 )
 _CHARACTER = Rule(lambda value: isinstance(value, str) and len(value) == 1, "one character")
 
@@ -109,7 +115,7 @@ class Plan:
     )  # fmt: skip
     tier: Literal["interval", "tight"] = RESULTS("tight", "tight, or interval: faster and looser.")
     epsilon: float | None = RESULTS(
-        None, "The largest mean violation that is acceptable; asks for a verdict.",
+        None, "The largest average change that is acceptable; asks for a verdict.",
         SIZE, example=0.1,
     )  # fmt: skip
     confidence: float = RESULTS(0.95, "Of the statement about the population behind the table.", SHARE)
@@ -156,6 +162,7 @@ class Plan:
         None, "Who answers for the model, as the report is to name them.", example="Credit risk"
     )
     purpose: str | None = RESULTS(None, "What the model is for, as the report is to say it.", example="Consumer loans")
+    noun: str = RESULTS("people", "For the people of the table, in sentences: such as applicants or patients.", _PLURAL)
     out: str | None = RESULTS(None, "The directory to write. Default: audit-NAME.", path=True)
     redact: bool = RESULTS(False, "Keep people's rows out of what is written; it is not anonymous.")
     key: str | None = RESULTS(None, "A private key with which to sign the certificate.", path=True)

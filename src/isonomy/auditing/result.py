@@ -218,18 +218,18 @@ class Audit:
     def _decisions(self) -> str:
         """Return in a sentence whose decisions flip, and whose cannot."""
         findings = self.findings
-        local, n = findings.certificate.local, f"{len(findings.people):,}"
+        local, n = findings.certificate.local, f"{len(findings.people):,} {findings.noun}"
         kinds = findings.certificate.individuals.claims(findings.people.weights, None)["decisions"]
         if "none" in kinds:
             some = int((local.lower > 0).sum())
             return (
-                f"{findings.title}: for {some:,} of {n} people somebody similar gets another number; the number has no "
+                f"{findings.title}: for {some:,} of {n} somebody similar gets another number; the number has no "
                 "cut-off, so nothing is decided (threshold=)."
             )
         flips, proved = kinds.get("flippable", 0), kinds.get("certified", 0)
         rest = f"; {kinds['undecided']:,} are open" if kinds.get("undecided") else ""
         return findings.model.conditional(
-            f"{findings.title}: for {flips:,} of {n} people somebody similar gets another decision; for {proved:,} it "
+            f"{findings.title}: for {flips:,} of {n} somebody similar gets another decision; for {proved:,} it "
             f"is proved that nobody similar does{rest}."
         )
 
@@ -256,19 +256,23 @@ class Audit:
         """Return in a sentence what is proved, and how to check it."""
         findings, local = self.findings, self.certificate.local
         claims = findings.certificate.individuals.claims(findings.people.weights, None)
-        upper, lower = claims["upper"], claims["lower"]
+        upper, lower, furthest = claims["upper"], claims["lower"], float(local.lower.max())
+
+        def shown(value: float, decimals: int) -> str:
+            return at_least(value, decimals) if value > 0 else "none"
+
         places = decimals_of_bound(upper, findings.regression)
         highest = float(findings.certificate.individuals.highs(slice(None)).max())
         most = decimals_of_bound(highest, findings.regression)
         if findings.model.head != "regression" and upper >= NOTHING:
             return findings.model.conditional(
                 "Nothing was proved of how much the output differs from that of anybody similar; shown is a difference "
-                f"of {at_least(lower, 4)} on average, and for one person of {at_least(float(local.lower.max()), 4)}."
+                f"of {shown(lower, 4)} on average, and for one person of {shown(furthest, 4)}."
             )
         return findings.model.conditional(
             f"Proved: the output differs from that of anybody similar by at most {at_most(upper, places)} on average "
-            f"(shown: {at_least(lower, places)}), for one person by at most {at_most(highest, most)} (shown: "
-            f'{at_least(float(local.lower.max()), most)}). Check it: .verify(); see it: .report("audit/").'
+            f"(shown: {shown(lower, places)}), for one person by at most {at_most(highest, most)} (shown: "
+            f'{shown(furthest, most)}). Check it: .verify(); see it: .report("audit/").'
         )
 
 

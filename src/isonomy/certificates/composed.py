@@ -202,7 +202,7 @@ class Composed(Shift):
     @property
     def mean_words(self) -> str:
         """Return the mean after both."""
-        return "Mean violation after reweighting and moving"
+        return "Average largest change after reweighting and moving"
 
     def terms(self) -> list[tuple[str, str, Any, str | None]]:
         """Return the terms of both."""

@@ -231,12 +231,12 @@ class Drift(Displacement):
     @property
     def behind_words(self) -> str:
         """Return the drifts of the population behind the individuals."""
-        return "no population into which the one behind these individuals drifts by that"
+        return "no population into which the one behind these people drifts by that"
 
     @property
     def mean_words(self) -> str:
         """Return the mean after the drift."""
-        return "Mean violation after the drift"
+        return "Average largest change after the drift"
 
     def terms(self) -> list[tuple[str, str, Any, str | None]]:
         """Return the amounts, for whom, and their multiple."""

@@ -332,7 +332,7 @@ class Marginals(Reweighting):
     @property
     def mean_words(self) -> str:
         """Return the mean with the margins."""
-        return "Mean violation with the known margins"
+        return "Average largest change with the known margins"
 
     def terms(self) -> list[tuple[str, str, Any, str | None]]:
         """Return margins, tolerance, residual and strangers."""

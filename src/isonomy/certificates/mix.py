@@ -90,6 +90,11 @@ class Mix(Reweighting):
         except ValueError as error:
             raise ParameterError(str(error)) from None
 
+    @property
+    def apart(self) -> tuple[str, ...]:
+        """Return the features, unless shares have limits."""
+        return () if self.limits is not None else self.features
+
     def groups(self, x: FloatArray, schema: Schema | None) -> NDArray[np.intp] | None:
         """Return the groups (n,) by the features."""
         if schema is None:
@@ -206,7 +211,7 @@ class Mix(Reweighting):
     @property
     def mean_words(self) -> str:
         """Return the mean of the worst mix."""
-        return "Mean violation of the worst mix"
+        return "Average largest change of the worst mix"
 
     def terms(self) -> list[tuple[str, str, Any, str | None]]:
         """Return features, limits and strangers."""

@@ -137,7 +137,7 @@ class Part(Reweighting):
     @property
     def mean_words(self) -> str:
         """Return the mean of the worst part, which may be all of them."""
-        return "Mean violation of these people" if self.alone else "Mean violation of the worst part"
+        return "Average largest change of these people" if self.alone else "Average largest change of the worst part"
 
     def terms(self) -> list[tuple[str, str, Any, str | None]]:
         """Return the share, and that of strangers."""

@@ -423,7 +423,7 @@ class Shift(ABC):
     @property
     def mean_words(self) -> str:
         """Return the name of the mean that is bounded."""
-        return f"Mean violation, shift '{self.kind}'"
+        return f"Average largest change, shift '{self.kind}'"
 
     def terms(self) -> list[tuple[str, str, Any, str | None]]:
         """Return its parameters for readers: code, name, value, and the text where that is not the value's."""

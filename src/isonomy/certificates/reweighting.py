@@ -82,6 +82,11 @@ class Reweighting(Shift):
     """The size with the fewest populations, and one with nearly all that there are."""
 
     @property
+    def apart(self) -> tuple[str, ...]:
+        """Return the features by which groups, each by itself, are populations of this shift."""
+        return ()
+
+    @property
     @abstractmethod
     def kernel(self) -> kernel.Reweighting:
         """Return the shift as the kernel knows it."""

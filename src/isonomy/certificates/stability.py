@@ -161,7 +161,7 @@ class Stability(Reweighting):
     @property
     def mean_words(self) -> str:
         """Return the mean within the index."""
-        return "Mean violation within the stability index"
+        return "Average largest change within the stability index"
 
     def terms(self) -> list[tuple[str, str, Any, str | None]]:
         """Return index, bins and strangers."""

@@ -120,12 +120,12 @@ class Transport(Displacement):
     @property
     def behind_words(self) -> str:
         """Return the populations within γ of the one behind the individuals."""
-        return "no population within γ of the one behind these individuals"
+        return "no population within γ of the one behind these people"
 
     @property
     def mean_words(self) -> str:
         """Return the mean within γ."""
-        return "Mean violation within γ"
+        return "Average largest change within γ"
 
     def terms(self) -> list[tuple[str, str, Any, str | None]]:
         """Return γ, order and ground cost."""

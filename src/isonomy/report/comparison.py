@@ -22,9 +22,9 @@ QUESTION = (
 )  # fmt: skip
 PARTS = {"model": "", "people": "people.x.bin", "metric": "metric.toml", "schema": "schema.toml"}
 CHANGED = {
-    "better": "✅ The new one certainly has a smaller mean violation.",
-    "worse": "❌ The new one certainly has a larger mean violation.",
-    None: "The bounds overlap: neither certainly has the smaller mean violation.",
+    "better": "✅ The new one certainly has a smaller average largest change.",
+    "worse": "❌ The new one certainly has a larger average largest change.",
+    None: "The bounds overlap: neither certainly has the smaller average largest change.",
 }  # fmt: skip
 
 
@@ -78,9 +78,9 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
         worse = int(np.sum(both["lower_new"] > both["upper_old"]))
         turned = [int(np.sum(both[f"decision_{which}"] == "flippable")) for which in ("old", "new")]
         counts = {"both": len(both), "better": better, "worse": worse, "flippable": turned}
-        listing.append(exact("individuals", "Individuals in both", counts, ""))
+        listing.append(exact("individuals", "People in both", counts, ""))
         sentences.append(
-            f"Of {len(both):,} individuals in both, {better:,} are certainly treated more equally than before and "
+            f"Of {len(both):,} people in both, {better:,} are certainly treated more equally than before and "
             f"{worse:,} less; decisions that a similar person can turn: {turned[0]:,} before, {turned[1]:,} after."
         )
     sentences.append(

@@ -23,7 +23,7 @@ from isonomy.report import words
 from isonomy.report.directions import directions
 from isonomy.report.findings import Findings
 from isonomy.report.groups import find_groupings, groups
-from isonomy.report.numbers import date_of, either, spoken
+from isonomy.report.numbers import date_of, either, round_up, spoken
 from isonomy.report.people import drawn, everyone
 from isonomy.report.privacy import hidden_groups
 from isonomy.report.sections import Cell, Fact, Facts, Rounded, Section, exact, round_down, table
@@ -77,10 +77,10 @@ class Sheet:
             *(exact(*term) for term in certificate.shift.terms()),
             exact("metric", "Metric", certificate.problem.metric.describe()),
             exact("domain", "Domain", certificate.problem.domain.kind),
-            exact("tier", "Method", certificate.tier),
+            exact("tier", "Method", certificate.tier, words.METHODS.get(certificate.tier)),
             exact("epsilon", "ε, accepted", certificate.epsilon),
         )
-        least = reached(self.round.lower(lower)) if certificate.lower > 0 else "0"
+        least = reached(self.round.lower(lower)) if certificate.lower > 0 else ""
         finding = words.finding(audit, self.turns, self.similar)
         self.size = audit.model.conditional(words.size(audit, str(self.upper), least, self.round))
         self.direction = words.direction(audit, self.turns)
@@ -109,7 +109,7 @@ class Sheet:
             (grouping.title, name) for grouping in self.groupings for name in grouping.names
             if not self.redacted or (grouping.title, name) not in self.hidden
         }  # fmt: skip
-        self.tomorrow = tomorrow(audit, self.round, self.population)
+        self.tomorrow = tomorrow(audit, self.round, self.population, self.open_groups)
 
     def _behind(self) -> float:
         """Return the bound for the population behind the sample, as the claims have it where these have one."""
@@ -138,7 +138,7 @@ class Sheet:
             exact("remarks", "Notes", [audit.model.remark] if audit.model.remark else [], audit.model.remark),
             exact("title", "Audit", audit.title),
             exact("sentence", "In a sentence", self.headline),
-            exact("individuals", "Individuals", len(people)),
+            exact("individuals", "People", len(people)),
             exact("excluded", "Rows that do not fit the schema", people.excluded),
             exact("split", "Part of the table", people.split),
             exact("selection", "Audited", people.selection.as_dict(), people.selection.words()),
@@ -220,26 +220,30 @@ class Sheet:
     def much(self) -> Section:
         """Return bounds of the largest change: of the whole question, of the protected attributes, of each alone."""
         audit, rows = self.audit, []
-        heads = ["May differ@wide", "Average shown, at least#", "Proved, at most#"]
-        heads += [] if self.redacted else ["For one person proved, at most#"]
-        decides = self.turns.decides
-        heads += ["Decisions shown to change#", "Proved to stay#"] if decides else []
         asked = [("Everything that was asked about", either(self._others()), audit.certificate.local)]
         for each in audit.alone:
             name = either(each.features)
             first = "Protected attributes only" if len(each.features) > 1 else f"{name[0].upper()}{name[1:]} alone"
             asked.append((first, name if len(each.features) > 1 else "", each.certificate))
+        end = round_up(max((each.mean_upper for *_, each in asked if math.isfinite(each.mean_upper)), default=1.0))
+        heads = ["May differ@wide", f"0 to {self.round.plain(end)}@drawn"]
+        heads += ["Average shown, at least#", "Proved, at most#"]
+        heads += [] if self.redacted else ["For one person proved, at most#"]
+        decides = self.turns.decides
+        heads += ["Decisions shown to change#", "Proved to stay#"] if decides else []
         for name, note, local in asked:
             kinds = Counter(local.decision.tolist())
             rows.append([
                 Cell(name, note=note),
+                Cell(drawn=("between", local.mean_lower, local.mean_upper, end)),
                 self.round.attained("alone.lower", "Average shown", local.mean_lower),
                 self.round.proved("alone.upper", "Average proved", local.mean_upper),
                 *([] if self.redacted else [self.round.proved("alone.most", "Largest", float(local.upper.max()))]),
                 *([exact("alone.flips", "Shown to change", kinds["flippable"]),
                    exact("alone.kept", "Proved to stay", kinds["certified"])] if decides else []),
             ])  # fmt: skip
-        shown = table("alone", "The same question, one attribute at a time: everything else equal", *heads, rows=rows)
+        shown = table("alone", "The same question, one attribute at a time: everything else equal", *heads, rows=rows,
+                      notes=words.tolerances(audit, self.similar))  # fmt: skip
         return Section("much", (), (self.size,), (shown,))
 
     def _others(self) -> list[str]:
@@ -257,7 +261,7 @@ class Sheet:
             rest = spoken(fixed[0]) if len(fixed) == 1 else f"All {len(fixed)} others"
             rows.append((rest if rows else "Everything", "equal", ""))
         note = f"Seen on {sampled_people(len(self.audit.people))}."
-        equal = f"Not seen to differ, by more than a billionth of a unit: {', '.join(fixed)}."
+        equal = f"Not seen to differ, by more than a billionth of a unit: {', '.join(map(spoken, fixed))}."
         moves = table("moves", "How far similar people may differ", "Attribute@wide", "How far@wide", "", rows=rows,
                       notes=(note, equal) if fixed else (note,))  # fmt: skip
         terms = [exact("proved", *term) for term in words.asked(self.audit, self.population_statement)]

@@ -50,6 +50,7 @@ class Findings:
     identity: Mapping[str, str] = field(
         default_factory=dict
     )  # version, owner and purpose of the model, as they are named
+    noun: str = "people"  # for the people in sentences; no claim has it
 
     @cached_property
     def claimed(self) -> tuple[float, float]:

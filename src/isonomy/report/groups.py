@@ -16,7 +16,7 @@ from isonomy.population import Population
 from isonomy.population.feature import Label
 from isonomy.report.findings import Findings
 from isonomy.report.numbers import parameter, percent, spoken
-from isonomy.report.privacy import Hidden, left_out
+from isonomy.report.privacy import NOT_SHOWN, Hidden, left_out
 from isonomy.report.sections import Cell, Fact, FactTable, Rounded, Section, exact, percentage, table
 from isonomy.report.tomorrow import share_between
 from isonomy_verify.arithmetic import mean_down, mean_up
@@ -39,7 +39,6 @@ METRICS = {
     "equal_opportunity_ratio": "Equal opportunity, ratio",
     "if_parity": "Average largest change, difference",
 }
-NOT_SHOWN = "not shown"
 ESTIMATES = Rounded(3)
 
 

@@ -46,6 +46,14 @@ def percent(share: float) -> str:
     return f"{f'{100 * share:.1f}'.removesuffix('.0')}%"
 
 
+def whole_percent(count: int, total: int) -> str:
+    """Return ``43 %``, to the nearest whole one; some are never 0 %, and some of them never all."""
+    if 0 < count < total:
+        share = 100 * count / total
+        return "<1 %" if share < 1 else ">99 %" if share > 99 else f"{share:.0f} %"
+    return "100 %" if count else "0 %"
+
+
 def signed(value: float, decimals: int) -> str:
     """Return a number with its sign, or ``0`` where all its digits are."""
     text = written(abs(value), decimals, ROUND_HALF_EVEN)

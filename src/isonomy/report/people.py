@@ -70,7 +70,7 @@ def everyone(findings: Findings, turns: Turns, rounded: Rounded) -> Section:
                 _cut(findings, turns, top),
                 kind,
             )
-            entry["range"] = f"{rounded.plain(low)} to {rounded.plain(high)}"
+            entry["range"] = f"; {rounded.plain(low)} to {rounded.plain(high)} shown" if low < high else ""
             entry["least_score"] = rounded.plain(float(turned[place, turns.output]))
             entry["worst_score"] = rounded.plain(float(there[place, turns.output]))
         entries.append(entry)

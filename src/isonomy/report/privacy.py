@@ -17,6 +17,9 @@ from isonomy.fairness.groups import Grouping
 SMALLEST = 5
 """Groups of fewer people than this are not shown."""
 
+NOT_SHOWN = "not shown"
+"""What is printed instead of a number that is hidden."""
+
 Hidden = frozenset[tuple[str, str]]
 
 

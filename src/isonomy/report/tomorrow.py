@@ -4,6 +4,7 @@ distances to populations that were measured."""
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,15 @@ import numpy as np
 from isonomy.certificates.certificate import Certificate, judge
 from isonomy.certificates.reweighting import Reweighting
 from isonomy.certificates.transport import plain_order
+from isonomy.errors import IsonomyError
+from isonomy.fairness.groups import feature_groups, make_groupings
 from isonomy.report.findings import Findings
 from isonomy.report.numbers import cell, parameter, percent, round_up, spoken
 from isonomy.report.sections import NOTHING, Cell, Fact, Rounded, Section, exact, percentage, round_down, table
 from isonomy.shift import Distance
-from isonomy_verify.arithmetic import up
+from isonomy_verify.arithmetic import mean_down, mean_up, up
+from isonomy_verify.claims import downward, outward
+from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, deflated
 
 MANY_POINTS = 400_000
 """Attainable points from which on the curve has fewer places, as each needs a new allocation of the budget."""
@@ -34,10 +39,12 @@ KNOWN = 2e-6
 """Between bounds of a share that differ by no more than this there is only rounding: far below the last digit shown."""
 
 
-def tomorrow(findings: Findings, rounded: Rounded, population: Fact) -> Section:
+def tomorrow(findings: Findings, rounded: Rounded, population: Fact, groups: Collection[tuple[str, str]]) -> Section:
     """Tabulate what is proved and shown of each population; of the facts the first list is for machines, the others are
-    verdicts. Then the curve over γ, and the distances that were measured."""
+    verdicts. Then the curve over γ, and the distances that were measured. ``groups`` are those that a redacted page may
+    speak of, by attributes and name."""
     certificate, rows, sampled, listing, verdicts = findings.certificate, list[Any](), list[Any](), [], []
+    worst = list[Any]()
     still = [each for each in (certificate.shift, *certificate.shifts) if isinstance(each, Reweighting)]
     own = findings.certificate.individuals.claims(findings.people.weights, None)
     ends = [own["upper"], findings.claimed[1], *(claim["upper"] for claim in findings.certificate.shift_claims)]
@@ -49,6 +56,8 @@ def tomorrow(findings: Findings, rounded: Rounded, population: Fact) -> Section:
         title, says = shift.limit("")
         note = "as they are" if shift.alone else title[0].lower() + title[1:]
         rows.append(_row(name, note, claim["lower"], claim["upper"], changes, end, rounded))
+        some = _worst_group(findings, shift.apart, end, rounded, groups)
+        rows, worst = [*rows, *some], [*worst, *some]
         bounds = {side: claim[side] for side in ("upper", "lower")}
         shares = None if changes is None else {side: changes[side] for side in ("upper", "lower")}
         listing.append({"shift": shift.section(), **bounds, "changes": shares, "does_not_say": says})
@@ -80,7 +89,8 @@ def tomorrow(findings: Findings, rounded: Rounded, population: Fact) -> Section:
     behind = table("behind", title, "Population@wide", "Proved, at most#", "Decisions that can change#", rows=sampled,
                    notes=(DRAWN,))  # fmt: skip
     distances = (*([behind] if sampled else []), *_distances(findings), *_meaning(findings))
-    sentences = (_headline(rows), *strangers(findings, rounded))
+    asked = [row for row in rows if row not in worst]
+    sentences = (_headline(asked), *strangers(findings, rounded))
     return Section("tomorrow", (first, *verdicts), sentences, (shown, *curve, *distances), drawn=drawn)
 
 
@@ -103,6 +113,38 @@ def _moved(certificate: Certificate) -> list[dict[str, Any]]:
 def _name(shift: Reweighting, who: str = "these people") -> str:
     """Return the populations of a shift in a few words, ``who`` the people of which they are made."""
     return f"{who[0].upper()}{who[1:]}" if shift.alone else f"Any {shift.words(who)}"
+
+
+def _worst_group(
+    findings: Findings, features: tuple[str, ...], end: float, rounded: Rounded, groups: Collection[tuple[str, str]]
+) -> list[Any]:
+    """Return the group by these features whose bound is largest, by itself; nothing without features, where there is
+    one group only, or where a redacted page may not speak of it.
+
+    **Soundness.** Both sides are means of what is claimed of each of its people.
+    """
+    if not features:
+        return []
+    try:
+        ((grouping,), _) = make_groupings(findings.people, [features], None)
+    except IsonomyError:
+        return []
+    own, weights = findings.certificate.individuals, np.asarray(findings.people.weights, dtype=np.float64)
+    high, low = own.highs(slice(None)), deflated(own.lower)
+    members = (np.flatnonzero((grouping.code == code) & (weights > 0)) for code in range(len(grouping.names)))
+    some = max((each for each in members if len(each)), key=lambda each: mean_up(high[each], weights[each]))
+    if findings.redacted and (grouping.title, grouping.names[grouping.code[some[0]]]) not in groups:
+        return []
+    singles = {name: feature_groups(findings.people.schema, name, findings.people.x)[0] for name in features}
+    name = ", ".join(f"{spoken(name)} “{each.names[each.code[some[0]]]}”" for name, each in singles.items())
+    changes = None
+    if own.decision.any():
+        can, may = own.decision == FLIPPABLE, own.decision != CERTIFIED
+        changes = {"lower": mean_down(can[some].astype(float), weights[some]),
+                   "upper": mean_up(may[some].astype(float), weights[some])}  # fmt: skip
+    count = "1 person" if len(some) == 1 else f"{len(some):,} people"
+    bounds = downward(mean_down(low[some], weights[some])), outward(mean_up(high[some], weights[some]))
+    return [_row("The group with the largest bound, by itself", f"{name}: {count}", *bounds, changes, end, rounded)]
 
 
 def _headline(rows: list[Any]) -> str:

@@ -9,7 +9,7 @@ import math
 
 from isonomy.certificates.certificate import Certificate
 from isonomy.report.findings import Findings
-from isonomy.report.numbers import either, listed, parameter, percent, spoken
+from isonomy.report.numbers import either, listed, parameter, percent, spoken, whole_percent
 from isonomy.report.sections import NOTHING, Rounded
 from isonomy.report.similar import Similar, caveat
 from isonomy.report.turns import KINDS, Turns
@@ -51,6 +51,9 @@ DOMAINS = {
 
 EXACT = "The bounds hold in exact arithmetic; the rounding errors of computing them in float64 are added to them."
 FLOAT32 = " They also cover runs of the deployed model in float32."
+
+METHODS = {"interval": "bounds that are quick", "tight": "bounds that are close"}
+"""What the ways to bound are called, where their own name says little."""
 
 Terms = list[tuple[str, str]]
 """Names and statements."""
@@ -128,10 +131,14 @@ def finding(findings: Findings, turns: Turns, similar: Similar) -> str:
         also = f", alone or together with {with_others}" if both else ""
         thing = f"another {either(protected)}" if protected else with_others
         thing = thing if protected or others else "anything that was asked of"
-        return f"For none of {n:,} people can {thing}{also} change the decision: that is proved."
+        return f"For none of {n:,} {findings.noun} can {thing}{also} change the decision: that is proved."
     clauses = []
+
+    def some(count: int) -> str:
+        return f"{count:,} of {n:,} {findings.noun} ({whole_percent(count, n)})"
+
     if protected:
-        clauses.append(f"For {alone:,} of {n:,} people {what} would change the decision")
+        clauses.append(f"For {some(alone)} {what} would change the decision")
         only, unsure = (
             ("" if turns.unsure else "only "),
             f" (for {turns.unsure:,} of them whether it alone would is open)",
@@ -139,7 +146,7 @@ def finding(findings: Findings, turns: Turns, similar: Similar) -> str:
         if together:
             clauses.append(f", for {together:,} {only}together with {with_others}{unsure if turns.unsure else ''}")
     else:
-        clauses.append(f"For {together:,} of {n:,} people {what} would change the decision")
+        clauses.append(f"For {some(together)} {what} would change the decision")
     if never:
         nothing = "neither can" if both else "it cannot"
         clauses.append(f"; for {never:,} it is proved that {nothing}")
@@ -147,6 +154,19 @@ def finding(findings: Findings, turns: Turns, similar: Similar) -> str:
         why = "" if findings.certificate.searched else ", as no search was made"
         clauses.append(f"; for {left:,} neither is shown nor proved{why}")
     return f"{''.join(clauses)}."
+
+
+def tolerances(findings: Findings, similar: Similar) -> tuple[str, ...]:
+    """Return what is known of the other differences with the protected attributes as they are, which were not asked
+    about apart; nothing where there are none of either.
+
+    **Soundness.** Who differs in these only is among those of the whole question, whose upper bounds hold for them.
+    """
+    others = [move.feature for move in similar.moves if move.read and move.feature not in findings.together]
+    if not findings.together or not others:
+        return ()
+    what = f"How much {either(others)} would change with the protected attributes as they are was not asked by itself"
+    return (f"{what}: what is proved in the first row holds for that, too.",)
 
 
 def direction(findings: Findings, turns: Turns) -> str:
@@ -157,8 +177,8 @@ def direction(findings: Findings, turns: Turns) -> str:
     good, gain, lose = turns.direction
     has, lacks = int(good.sum()), int((~good).sum())
     return (
-        f"{int(gain.sum()):,} of the {lacks:,} people not given {named} would be given it as somebody like them, "
-        f"and {int(lose.sum()):,} of the {has:,} given it would not be (shown, each by an example)."
+        f"{int(gain.sum()):,} of the {lacks:,} {findings.noun} not given {named} would be given it as somebody like "
+        f"them, and {int(lose.sum()):,} of the {has:,} given it would not be (shown, each by an example)."
     )
 
 
@@ -167,7 +187,8 @@ def size(findings: Findings, upper: str, lower: str, rounded: Rounded) -> str:
     shift = findings.certificate.shift
     who = "" if shift.alone else f"in any {shift.words('these people')} "
     what, unit_ = score(findings), rounded.unit or f" ({unit(findings)})"
-    shown = f"by at least {lower} (shown)" if findings.certificate.searched else "no search was made"
+    shown = f"by at least {lower} (shown)" if lower else "a search found no change"
+    shown = shown if findings.certificate.searched else "no search was made"
     most = f"by at most {upper}{unit_} on average (proved)" if upper != NOTHING else f"on average: {NOTHING}"
     text = f"{who}{what} can change {most}; {shown}."
     return text[0].upper() + text[1:]
@@ -193,9 +214,9 @@ def unit(findings: Findings) -> str:
 def shift_limit(largest: float | None, printed: str, up_to: str) -> str:
     """Return the phrase for the largest shift for which ε is proved."""
     if largest is None:
-        return "not even for these individuals"
+        return "not even for these people"
     if not printed.strip("0."):
-        return "for these individuals, without a shift"
+        return "for these people, without a shift"
     return "whatever the shift" if math.isinf(largest) else f"{up_to} {printed}"
 
 
@@ -204,7 +225,7 @@ def threshold(findings: Findings, limit: str) -> str:
     if findings.verdict is None or findings.certificate.epsilon is None:
         return "This is a finding and no verdict: no ε was given to hold it against."
     epsilon = parameter(findings.certificate.epsilon)
-    beyond = "nothing beyond it was found" if findings.certificate.searched else "no search was made for a violation"
+    beyond = "nothing beyond it was found" if findings.certificate.searched else "no search was made"
     shift = findings.certificate.shift
     shown = "these people show it" if shift.alone else f"a {shift.noun} shows it"
     text = {
@@ -269,8 +290,8 @@ def not_proved(findings: Findings, similar: Similar, behind: str, unseen: str) -
 def population_statement(certificate: Certificate, upper: str) -> str:
     """Return the statement on the population behind the sample, ``upper`` already rounded, or why there is none."""
     if certificate.refusal:
-        return f"Nothing is said of the population behind these individuals. {certificate.refusal}"
-    who = "the population behind these individuals"
+        return f"Nothing is said of the population behind these people. {certificate.refusal}"
+    who = "the population behind these people"
     whose = certificate.shift.behind_words or f"no {certificate.shift.words(who)}"
     what = f"{whose} has an average largest change above {upper}"
     if certificate.shift.ground_cost is None and certificate.shift.alone:
