@@ -151,7 +151,7 @@ WRONG: dict[str, dict[str, list[Any]]] = {
     "Bootstrap": {"confidence": SHARES, "resamples": [*NO_COUNT, 0, 5], "seed": NO_COUNT},
     "FairClassifier": {
         "method": ["adam", 5, None], "delta": [*NO_SIZE, math.inf], "gamma": [*NO_NUMBER, math.inf],
-        "alpha": [*NO_NUMBER, math.inf], "hidden": [5, "256", (0,), (-1,), (1.5,)], "metric": NO_METRIC[:2],
+        "alpha": [*NO_SIZE, math.inf], "hidden": [5, "256", (0,), (-1,), (1.5,)], "metric": NO_METRIC[:2],
         "domain": ["nonsense", 5], "order": [0.5, math.nan, "1", None], "radii": [5, (), (-1.0,), ("a",)],
         "bound": ["loose"], "epochs": ["3", 0, -1, 1.5, True],
         "batch_size": [*NO_COUNT, 0], "learning_rate": ["fast", 0.0, -1.0, math.nan, None],
