@@ -8,8 +8,8 @@ of people of the bundled Adult table, whose counterparts have 420 combinations o
 and 2x256; every audit is a process of its own, and its peak of memory is that process's. ``--moving`` people are
 certified for all populations within 0.1 with the curve. ``german`` is the bundled audit, with transport 0.1 and its
 curve as well. ``--streamed`` are rows drawn from Adult with replacement, written as Parquet and audited from there in
-this process, without a search: two sizes show what a row more needs in memory. One thread; seconds are those of a
-processor, since a clock says what else the machine did.
+this process and a folder for its work, without a search unless ``--search`` is said: two sizes show what a row more
+needs in memory. One thread; seconds are those of a processor, since a clock says what else the machine did.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ FILE_ROWS = 2**14
 def audited(plan: Plan, model: object, announce: Callable[[str], None]) -> None:
     """One audit, written."""
     inputs = read_inputs(plan, model)  # type: ignore[arg-type]
-    findings = run(plan, None, inputs=inputs, announce=announce)
-    announce("Report and record")
     with tempfile.TemporaryDirectory() as folder:
-        write(findings, Path(folder) / "out")
+        work = Path(folder) / "work" if plan.engine else None  # as the command line has it
+        findings = run(plan, None, work=work, inputs=inputs, announce=announce)
+        announce("Report and record")
+        write(findings, Path(folder) / "out", work=work)
 
 
-def streamed(rows: int) -> None:
+def streamed(rows: int, search: bool) -> None:
     """Audit a dataset that is read by chunks; print as :func:`measured` does."""
     adult, rng = load_population("adult"), np.random.default_rng(0)
     network = trained(adult.train, SIZES["2x64"], 0)
@@ -59,7 +60,9 @@ def streamed(rows: int) -> None:
         for start in range(0, rows, FILE_ROWS):
             some = rng.integers(0, len(adult), min(FILE_ROWS, rows - start))
             adult.frame.iloc[some].reset_index(drop=True).to_parquet(data / f"{start:09d}.parquet")
-        plan = Plan(data=str(data), schema=str(schema), split="all", engine="local", no_search=True, out=f"{name}/out")
+        plan = Plan(
+            data=str(data), schema=str(schema), split="all", engine="local", no_search=not search, out=f"{name}/out"
+        )
         measured(f"adult 2x64, streamed, {rows:,} rows", plan, network, False)
 
 
@@ -78,7 +81,7 @@ def measured(name: str, plan: Plan, model: object, profile: bool) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
         f"{name}: {ended - began:.1f} s of a processor ({time.perf_counter() - clock:.0f} on the clock): {parts}; peak "
-        f"{peak:.2f} GiB ({before:.2f} before)",
+        f"{peak:.3f} GiB ({before:.3f} before)",
         flush=True,
     )
     if profile:
@@ -114,13 +117,14 @@ def main() -> None:
     parser.add_argument("--local", type=int, default=200)
     parser.add_argument("--only", default="")
     parser.add_argument("--streamed", type=int, nargs="*", default=[], help="nothing but audits of so many rows")
+    parser.add_argument("--search", action="store_true", help="look for witnesses in these too")
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     if given.one:
         with one_thread():
             if given.one.isdecimal():
-                streamed(int(given.one))
+                streamed(int(given.one), given.search)
             elif given.one == "german":
                 measured("german with transport", Plan(gamma=0.1), None, given.profile)
             else:
@@ -132,7 +136,8 @@ def main() -> None:
         if given.only in str(name):
             command = [sys.executable, "-m", "benchmarks.default_audit", "--one", str(name)]
             command += ["--people", str(given.people)]
-            subprocess.run([*command, *(["--profile"] if given.profile else [])], check=True)
+            command += [f"--{flag}" for flag in ("profile", "search") if getattr(given, flag)]
+            subprocess.run(command, check=True)
             if name in SIZES and given.local:
                 with one_thread():
                     each(name, given.local, given.moving)
