@@ -21,6 +21,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,32 @@ from isonomy.parallel import one_thread
 
 SIZES = {"2x64": (64, 64), "2x256": (256, 256)}
 FILE_ROWS = 2**14
+
+
+class Own:
+    """The most memory of this process that is not mapped from files, in MiB, looked at a hundred times a second."""
+
+    def __enter__(self) -> Own:
+        self.before = self.peak = own_memory()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.01):
+            self.peak = max(self.peak, own_memory())
+
+
+def own_memory() -> float:
+    """Memory of this process that is not mapped from files, in MiB; not a number where the system does not say."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) / 2**10 for line in lines if line.startswith("RssAnon")), float("nan"))
 
 
 def audited(plan: Plan, model: object, announce: Callable[[str], None]) -> None:
@@ -74,14 +101,15 @@ def measured(name: str, plan: Plan, model: object, profile: bool) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     if profile:
         profiler.enable()
-    audited(plan, model, lambda stage: stages.append((stage, time.process_time())))
+    with Own() as own:
+        audited(plan, model, lambda stage: stages.append((stage, time.process_time())))
     ended = time.process_time()
     ends = [*(at for _, at in stages[1:]), ended]
     parts = ", ".join(f"{stage.lower()} {end - at:.1f}" for (stage, at), end in zip(stages, ends, strict=True))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
         f"{name}: {ended - began:.1f} s of a processor ({time.perf_counter() - clock:.0f} on the clock): {parts}; peak "
-        f"{peak:.3f} GiB ({before:.3f} before)",
+        f"{peak:.3f} GiB ({before:.3f} before), of its own {own.peak:.1f} MiB ({own.before:.1f} before)",
         flush=True,
     )
     if profile:
