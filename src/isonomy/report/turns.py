@@ -175,18 +175,19 @@ class Turns:
         """Return what becomes of people with each value of a feature, everything else equal, and from each category to
         each other one; of a number from each band of values."""
         where = self.findings.people.schema.slices[feature.name]
-        x, today = np.array(self.certificate.x[self.rows]), self.today[self.rows]
+        x, today = self.certificate.x, self.today[self.rows]
         weights = self.findings.people.weights[self.rows]
         weights = weights if weights.sum() > 0 else np.ones(len(weights))
         mine = self.good(today)
-        befores = _categories(feature, x[:, where]) if feature.categories else self._bands(feature, x)
+        befores = (
+            _categories(feature, x[self.rows, where]) if feature.categories else self._bands(feature, x[self.rows])
+        )
         everybody, exchanges = [], []
         for name, block in _values(feature):
-            other = x.copy()
-            other[:, where] = block
-            given = self.run(other)
+            values = np.broadcast_to(block, (len(x), feature.width))
+            given = self.run(Rows(x, np.arange(where.start, where.stop), values, self.rows))
             theirs = self.good(given)
-            moved = np.zeros(len(x)) if self.output is None else given[:, self.output] - today[:, self.output]
+            moved = np.zeros(len(given)) if self.output is None else given[:, self.output] - today[:, self.output]
             favoured = 0 if theirs is None else int(theirs.sum())
             everybody.append(Everybody(name, favoured, float(np.average(moved, weights=weights))))
             for before, own in befores:
