@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isonomy.certificates.assembled import Rows, some_rows
+from isonomy.certificates.assembled import Assembled, some_rows
 
 
-def whole() -> tuple[Rows, np.ndarray]:
+def whole() -> tuple[Assembled, np.ndarray]:
     rng = np.random.default_rng(0)
     x, value, places = rng.random((9, 5)), rng.random((9, 2)), np.array([1, 4])
     array = x.copy()
     array[:, places] = value
-    return Rows(x, places, value), array
+    return Assembled(x, places, value), array
 
 
 @pytest.mark.parametrize("some", [3, slice(2, 7), np.array([5, 0, 5]), np.arange(9) % 2 == 0])

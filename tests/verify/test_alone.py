@@ -16,7 +16,7 @@ import isonomy
 from isonomy import records
 from isonomy.certificates import alone as alone_module
 from isonomy.certificates.alone import changes_alone, questions
-from isonomy.certificates.assembled import Rows
+from isonomy.certificates.assembled import Assembled
 from isonomy.certificates.local import certify_local
 from isonomy.networks import Network
 from isonomy.population import Feature, Label, Population, Schema
@@ -105,7 +105,7 @@ def test_in_files_they_are_the_same(head: str, tmp_path: Path) -> None:
     for each in filed:
         pairs = each.certificate.witnesses
         assert isinstance(each.certificate.upper, np.memmap) and isinstance(each.claimed.lower, np.memmap)
-        assert isinstance(pairs.counterpart, Rows) and isinstance(pairs.counterpart.value, np.memmap)
+        assert isinstance(pairs.counterpart, Assembled) and isinstance(pairs.counterpart.value, np.memmap)
     assert evidence(tmp_path / "one", certificate, asked) == evidence(tmp_path / "other", certificate, filed)
     assert verify(tmp_path / "other").accepted
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.brief import brief
-from isonomy.certificates.assembled import Rows
+from isonomy.certificates.assembled import Assembled
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.chunks import joined
 from isonomy.certificates.claims import individual_claims
@@ -99,9 +99,9 @@ def _change(certificate: Certificate, features: tuple[str, ...], folder: Path | 
     size *= max(1, ROWS // size)  # whole blocks, so that bounds do not depend on how many are asked about at a time
     blocks = (slice(start, start + size) for start in range(0, len(x), size))
     columns = joined((_columns(problem, certificate, rows, places) for rows in blocks), folder)
-    flips, other, turned = columns["decided"] == FLIPPABLE, Rows(x), Rows(x)
+    flips, other, turned = columns["decided"] == FLIPPABLE, Assembled(x), Assembled(x)
     if certificate.searched:
-        other, turned = (Rows(x, places, columns[name]) for name in ("counterpart", "flip_counterpart"))
+        other, turned = (Assembled(x, places, columns[name]) for name in ("counterpart", "flip_counterpart"))
     local = LocalCertificate(
         columns["upper"], columns["lower"], Witnesses(x, other, columns["lower"], flips, turned, problem),
         columns["decided"], np.empty((len(x), 0)), certificate.weights, certificate.tier, certificate.arithmetic,

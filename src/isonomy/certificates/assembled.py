@@ -13,7 +13,7 @@ from isonomy.arithmetic import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Assembled:
     """An array (n, m): the rows of ``x`` with ``value`` (len(x), k) in the coordinates ``places`` (k,).
 
     Of some rows only where they are ``chosen``, by numbers (n,). An index gives an ordinary array of these rows.
@@ -44,12 +44,12 @@ class Rows:
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[:], dtype)
 
-    def only(self, some: NDArray[Any]) -> Rows:
+    def only(self, some: NDArray[Any]) -> Assembled:
         """Return some of the rows, by numbers or as a mask (n,)."""
         chosen = np.arange(len(self))[some]
         return replace(self, chosen=chosen if self.chosen is None else self.chosen[chosen])
 
 
-def some_rows(x: FloatArray | Rows, some: NDArray[Any]) -> Rows:
+def some_rows(x: FloatArray | Assembled, some: NDArray[Any]) -> Assembled:
     """Return some rows of an array, which are read when they are wanted."""
-    return (x if isinstance(x, Rows) else Rows(x)).only(some)
+    return (x if isinstance(x, Assembled) else Assembled(x)).only(some)

@@ -25,7 +25,7 @@ from isonomy.brief import brief
 from isonomy.certificates import enumeration_tier as enumeration_tier  # which registers itself
 from isonomy.certificates import found_tier as found_tier  # which registers itself
 from isonomy.certificates import tree_tier as tree_tier  # which registers itself
-from isonomy.certificates.assembled import Rows
+from isonomy.certificates.assembled import Assembled
 from isonomy.certificates.consistency import HERE, Counterexamples, compare_people
 from isonomy.certificates.network_tier import Bounds, chunk_rows
 from isonomy.certificates.options import (
@@ -178,10 +178,10 @@ class Witnesses:
     """
 
     individual: FloatArray
-    counterpart: FloatArray | Rows
+    counterpart: FloatArray | Assembled
     value: FloatArray
     flips: NDArray[np.bool_]
-    flip_counterpart: FloatArray | Rows
+    flip_counterpart: FloatArray | Assembled
     problem: Problem = field(repr=False)
 
     __repr__ = brief

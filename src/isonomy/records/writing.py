@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.certificates.alone import ChangeAlone
-from isonomy.certificates.assembled import Rows, some_rows
+from isonomy.certificates.assembled import Assembled, some_rows
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.forms import domain_arrays
 from isonomy.certificates.protocol import tier_for
@@ -54,7 +54,7 @@ WITHHELD = (
 BLOCK = 2**20
 """Numbers written at a time."""
 
-Written = dict[str, NDArray[Any] | Rows]
+Written = dict[str, NDArray[Any] | Assembled]
 """Arrays of the evidence by name."""
 
 _UNRECORDED = (
@@ -312,7 +312,7 @@ def _arrays(certificate: Certificate, model: Model) -> Written:
     return {f"{group}.{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
 
 
-def _write_array(path: Path, array: NDArray[Any] | Rows, dtype: np.dtype[Any]) -> str:
+def _write_array(path: Path, array: NDArray[Any] | Assembled, dtype: np.dtype[Any]) -> str:
     """Write an array in blocks, and return its SHA-256."""
     digest, rows = hashlib.sha256(), max(1, BLOCK // max(1, math.prod(array.shape[1:])))
     with path.open("wb") as file:

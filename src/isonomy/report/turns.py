@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certificates.assembled import Rows
+from isonomy.certificates.assembled import Assembled
 from isonomy.certificates.local import LocalCertificate
 from isonomy.fairness.groups import feature_groups
 from isonomy.population.feature import Feature
@@ -108,7 +108,7 @@ class Turns:
             return self.places[0]
         return 1 if count == 2 and self.head != "regression" else None
 
-    def run(self, x: FloatArray | Rows) -> FloatArray:
+    def run(self, x: FloatArray | Assembled) -> FloatArray:
         """Return the model's outputs for individuals, who are looked at block by block."""
         starts = range(0, max(len(x), 1), BLOCK)
         return np.concatenate(
@@ -120,7 +120,7 @@ class Turns:
         """Return everybody's own outputs."""
         return self.run(self.certificate.x)
 
-    def witnesses(self) -> Iterator[FloatArray | Rows]:
+    def witnesses(self) -> Iterator[FloatArray | Assembled]:
         """Yield everybody's witnesses of the whole question and of the attributes alone: the individual itself where
         there is none."""
         asked: list[LocalCertificate] = [self.certificate.local, *(each.certificate for each in self.findings.alone)]
@@ -185,7 +185,7 @@ class Turns:
         everybody, exchanges = [], []
         for name, block in _values(feature):
             values = np.broadcast_to(block, (len(x), feature.width))
-            given = self.run(Rows(x, np.arange(where.start, where.stop), values, self.rows))
+            given = self.run(Assembled(x, np.arange(where.start, where.stop), values, self.rows))
             theirs = self.good(given)
             moved = np.zeros(len(given)) if self.output is None else given[:, self.output] - today[:, self.output]
             favoured = 0 if theirs is None else int(theirs.sum())
