@@ -8,8 +8,8 @@ of people of the bundled Adult table, whose counterparts have 420 combinations o
 and 2x256; every audit is a process of its own, and its peak of memory is that process's. ``--moving`` people are
 certified for all populations within 0.1 with the curve. ``german`` is the bundled audit, with transport 0.1 and its
 curve as well. ``--streamed`` are rows drawn from Adult with replacement, written as Parquet and audited from there in
-this process, without a search: two sizes show what a row more needs in memory. One thread; seconds are those of a
-processor, since a clock says what else the machine did.
+this process and a folder for its work, without a search unless ``--search`` is said: two sizes show what a row more
+needs in memory. One thread; seconds are those of a processor, since a clock says what else the machine did.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -39,16 +40,43 @@ SIZES = {"2x64": (64, 64), "2x256": (256, 256)}
 FILE_ROWS = 2**14
 
 
+class Own:
+    """The most memory of this process that is not mapped from files, in MiB, looked at a hundred times a second."""
+
+    def __enter__(self) -> Own:
+        self.before = self.peak = own_memory()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.01):
+            self.peak = max(self.peak, own_memory())
+
+
+def own_memory() -> float:
+    """Memory of this process that is not mapped from files, in MiB; not a number where the system does not say."""
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) / 2**10 for line in lines if line.startswith("RssAnon")), float("nan"))
+
+
 def audited(plan: Plan, model: object, announce: Callable[[str], None]) -> None:
     """One audit, written."""
     inputs = read_inputs(plan, model)  # type: ignore[arg-type]
-    findings = run(plan, None, inputs=inputs, announce=announce)
-    announce("Report and record")
     with tempfile.TemporaryDirectory() as folder:
-        write(findings, Path(folder) / "out")
+        work = Path(folder) / "work" if plan.engine else None  # as the command line has it
+        findings = run(plan, None, work=work, inputs=inputs, announce=announce)
+        announce("Report and record")
+        write(findings, Path(folder) / "out", work=work)
 
 
-def streamed(rows: int) -> None:
+def streamed(rows: int, search: bool) -> None:
     """Audit a dataset that is read by chunks; print as :func:`measured` does."""
     adult, rng = load_population("adult"), np.random.default_rng(0)
     network = trained(adult.train, SIZES["2x64"], 0)
@@ -59,7 +87,9 @@ def streamed(rows: int) -> None:
         for start in range(0, rows, FILE_ROWS):
             some = rng.integers(0, len(adult), min(FILE_ROWS, rows - start))
             adult.frame.iloc[some].reset_index(drop=True).to_parquet(data / f"{start:09d}.parquet")
-        plan = Plan(data=str(data), schema=str(schema), split="all", engine="local", no_search=True, out=f"{name}/out")
+        plan = Plan(
+            data=str(data), schema=str(schema), split="all", engine="local", no_search=not search, out=f"{name}/out"
+        )
         measured(f"adult 2x64, streamed, {rows:,} rows", plan, network, False)
 
 
@@ -71,14 +101,15 @@ def measured(name: str, plan: Plan, model: object, profile: bool) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     if profile:
         profiler.enable()
-    audited(plan, model, lambda stage: stages.append((stage, time.process_time())))
+    with Own() as own:
+        audited(plan, model, lambda stage: stages.append((stage, time.process_time())))
     ended = time.process_time()
     ends = [*(at for _, at in stages[1:]), ended]
     parts = ", ".join(f"{stage.lower()} {end - at:.1f}" for (stage, at), end in zip(stages, ends, strict=True))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
         f"{name}: {ended - began:.1f} s of a processor ({time.perf_counter() - clock:.0f} on the clock): {parts}; peak "
-        f"{peak:.2f} GiB ({before:.2f} before)",
+        f"{peak:.3f} GiB ({before:.3f} before), of its own {own.peak:.1f} MiB ({own.before:.1f} before)",
         flush=True,
     )
     if profile:
@@ -114,13 +145,14 @@ def main() -> None:
     parser.add_argument("--local", type=int, default=200)
     parser.add_argument("--only", default="")
     parser.add_argument("--streamed", type=int, nargs="*", default=[], help="nothing but audits of so many rows")
+    parser.add_argument("--search", action="store_true", help="look for witnesses in these too")
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     if given.one:
         with one_thread():
             if given.one.isdecimal():
-                streamed(int(given.one))
+                streamed(int(given.one), given.search)
             elif given.one == "german":
                 measured("german with transport", Plan(gamma=0.1), None, given.profile)
             else:
@@ -132,7 +164,8 @@ def main() -> None:
         if given.only in str(name):
             command = [sys.executable, "-m", "benchmarks.default_audit", "--one", str(name)]
             command += ["--people", str(given.people)]
-            subprocess.run([*command, *(["--profile"] if given.profile else [])], check=True)
+            command += [f"--{flag}" for flag in ("profile", "search") if getattr(given, flag)]
+            subprocess.run(command, check=True)
             if name in SIZES and given.local:
                 with one_thread():
                     each(name, given.local, given.moving)

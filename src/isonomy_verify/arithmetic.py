@@ -53,8 +53,9 @@ result, relative to it; the tests compare them with a library of multiple precis
 SHIFT = 1126
 """Every finite float is a whole multiple of ``2^-SHIFT``: the last place of 53 bits at the smallest exponent."""
 
-SUMMANDS = 2**25
-"""Numbers that can be added up at a time: their half mantissas have 27 bits, and float64 counts up to 2^53."""
+SUMMANDS = 2**16
+"""Numbers that are added up at a time. Their half mantissas have 27 bits, and float64 counts up to 2^53, so that 2^25
+could be; fewer need less memory."""
 
 
 def gamma(n: int, unit: float = U) -> float:

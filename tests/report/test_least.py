@@ -22,7 +22,7 @@ def test_nothing_can_be_put_back_and_no_witness_differs_in_fewer_features() -> N
     assert (mine[flips] != theirs[flips]).all() and problem.domain.contains(other).all()
     for local in answers:
         own = local.decision == "flippable"
-        assert (differs[own] <= changed(problem, x, local.witnesses.flip_counterpart)[own]).all()
+        assert (differs[own] <= changed(problem, x, local.witnesses.flip_counterpart[:])[own]).all()
     for row in np.flatnonzero(flips):
         for where in found.people.schema.slices.values():
             if (x[row, where] != other[row, where]).any() and differs[row] > 1:

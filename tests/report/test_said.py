@@ -28,6 +28,7 @@ from isonomy.report.tomorrow import _headline, share_between
 from isonomy.report.turns import Turns
 from isonomy.report.words import finding, outcome
 from isonomy.similarity import Counterparts
+from isonomy_verify.individuals import DECISIONS
 
 from .audits import audit, render
 
@@ -58,7 +59,8 @@ QUICK: dict[str, Any] = {"gamma": 0.0, "tier": "interval", "limit": 40}
 def decided(local: LocalCertificate, decision: list[str]) -> LocalCertificate:
     """Bounds with other decisions, which nothing checks."""
     other = object.__new__(LocalCertificate)
-    other.__dict__.update(local.__dict__ | {"decision": np.array(decision)})
+    codes = np.array([DECISIONS.index(kind) for kind in decision], dtype=np.uint8)
+    other.__dict__.update(local.__dict__ | {"decided": codes})
     return other
 
 

@@ -14,7 +14,10 @@ import pytest
 
 import isonomy
 from isonomy import records
+from isonomy.certificates import alone as alone_module
 from isonomy.certificates.alone import changes_alone, questions
+from isonomy.certificates.assembled import Assembled
+from isonomy.certificates.local import certify_local
 from isonomy.networks import Network
 from isonomy.population import Feature, Label, Population, Schema
 from isonomy_verify import verify
@@ -88,6 +91,49 @@ def test_the_claims_are_those_of_listing_everybody(seed: int, tmp_path: Path) ->
     assert [each["features"] for each in said] == [list(each) for each in ASKED]
     for each, change in zip(said, alone, strict=True):
         assert change.certificate.mean_upper <= each["upper"] and each["lower"] <= change.certificate.mean_lower
+
+
+def evidence(path: Path, certificate: Any, asked: Any) -> dict[str, bytes]:
+    records.write(path, certificate, alone=asked)
+    return {file.name: file.read_bytes() for file in sorted((path / "evidence").iterdir())}
+
+
+@pytest.mark.parametrize("head", ["softmax", "regression"])
+def test_in_files_they_are_the_same(head: str, tmp_path: Path) -> None:
+    certificate, asked = certified(2, head)
+    filed = changes_alone(certificate, [each.features for each in asked], tmp_path / "work")
+    for each in filed:
+        pairs = each.certificate.witnesses
+        assert isinstance(each.certificate.upper, np.memmap) and isinstance(each.claimed.lower, np.memmap)
+        assert isinstance(pairs.counterpart, Assembled) and isinstance(pairs.counterpart.value, np.memmap)
+    assert evidence(tmp_path / "one", certificate, asked) == evidence(tmp_path / "other", certificate, filed)
+    assert verify(tmp_path / "other").accepted
+
+
+def test_block_by_block_they_are_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    certificate, asked = certified(0)
+    blocks: list[int] = []
+
+    def counted(problem: Any, x: Any, **options: Any) -> Any:
+        blocks.append(len(x))
+        return certify_local(problem, x, **options)
+
+    monkeypatch.setattr(alone_module, "ROWS", 9)
+    monkeypatch.setattr(alone_module, "block_rows", lambda bounds, x: 4)
+    monkeypatch.setattr(alone_module, "certify_local", counted)
+    others = changes_alone(certificate, [each.features for each in asked])
+    assert blocks == [8, 8, 8, 1] * len(asked)
+    assert len({kind for each in asked for kind in each.certificate.decision}) > 1
+    for one, other in zip(asked, others, strict=True):
+        mine, theirs = one.certificate, other.certificate
+        assert np.array_equal(mine.decision, theirs.decision)
+        for name in ("upper", "lower"):
+            assert getattr(mine, name) == pytest.approx(getattr(theirs, name), abs=1e-9)
+        for name in ("counterpart", "flip_counterpart"):
+            own, their = (np.asarray(getattr(each.witnesses, name)) for each in (mine, theirs))
+            assert own == pytest.approx(their, abs=1e-9) and (own != certificate.x).any()
+    records.write(tmp_path, certificate, alone=others)
+    assert verify(tmp_path).accepted
 
 
 def test_a_regression_has_them_without_decisions(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from isonomy.errors import DataError
 from isonomy.population import Population
 from isonomy.records import Record
 from isonomy.shift import wasserstein
-from isonomy_verify.individuals import DECISIONS
 
 
 def measure(record: Record, people: Population, confidence: float, seed: int = 0) -> list[Index]:
@@ -28,8 +27,7 @@ def measure(record: Record, people: Population, confidence: float, seed: int = 0
         raise DataError("Confidence bounds need new people of equal weight: their sampling weights differ.")
     tier: Any = record.document["question"]["tier"]
     local = certify_local(record.problem, people, tier=tier, attack=False, decide=True, predict=False, progress=None)
-    kinds = np.argmax(local.decision[:, None] == np.array(DECISIONS), axis=1).astype(np.uint8)
-    measured = indices(record, NewPeople(people.x, local.upper, kinds), confidence)
+    measured = indices(record, NewPeople(people.x, local.upper, local.decided), confidence)
     gauges = [] if record.people is None else record.shift.gauges(record.people)
     return [_distance(record, people, gauge, 1 - (1 - confidence) / len(gauges), seed) for gauge in gauges] + measured
 

@@ -90,7 +90,7 @@ def run(
         group=group,
         group_refusal=refusal,
         alone=changes_alone(
-            certificate, questions(people.schema, certificate.problem.model.read_features(people.schema))
+            certificate, questions(people.schema, certificate.problem.model.read_features(people.schema)), work
         ),
         shifts=tuple(
             ObservedShift(name, wasserstein(people, other, order=plan.order, ground=inputs.ground, seed=plan.seed))

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isonomy.brief import brief
+from isonomy.certificates.assembled import Assembled
 from isonomy.certificates.certificate import Certificate
+from isonomy.certificates.chunks import joined
 from isonomy.certificates.claims import individual_claims
-from isonomy.certificates.consistency import Counterexamples
-from isonomy.certificates.local import LocalCertificate, certify_local
+from isonomy.certificates.local import LocalCertificate, Witnesses, block_rows, certify_local
 from isonomy.certificates.protocol import tier_for
+from isonomy.files import Arrays
 from isonomy.population.schema import Schema
 from isonomy.problem import Problem
 from isonomy.similarity import Counterparts
 from isonomy_verify.alone import largest_of
-from isonomy_verify.individuals import Individuals
+from isonomy_verify.individuals import FLIPPABLE, Individuals
 
-MOST = 2**27
-"""Coordinates of individuals in all above which the questions are not asked: their witnesses are held in memory."""
+ROWS = 2**13
+"""Individuals, about, asked about at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,29 +74,58 @@ def alone_problem(problem: Problem, features: tuple[str, ...]) -> Problem:
     )
 
 
-def changes_alone(certificate: Certificate, asked: list[tuple[str, ...]]) -> tuple[ChangeAlone, ...]:
+def changes_alone(
+    certificate: Certificate, asked: list[tuple[str, ...]], work: Path | None = None
+) -> tuple[ChangeAlone, ...]:
     """Bound the change by the features of each question alone, for all individuals of a certificate.
+
+    They are asked about block by block, and of their counterparts the features named are kept: in memory, or in files
+    of the folder ``work``.
 
     **Soundness.** ``upper`` and ``lower`` are those of :func:`isonomy.certify_local`; what it certifies of decisions
     holds for every possible value of the features together.
     """
-    people = certificate.people
-    if people is None or people.x.size > MOST:
+    if certificate.people is None:
         return ()
-    changes = []
-    for features in asked:
-        options: Any = {"tier": certificate.tier, "arithmetic": certificate.arithmetic}
-        options |= dict.fromkeys(("attack", "decide"), certificate.searched)
-        saved = Counterexamples(certificate.local.counterexamples.folder)
-        problem = alone_problem(certificate.problem, features)
-        local = certify_local(problem, people, progress=None, counterexamples=saved, **options)
-        changes.append(ChangeAlone(features, local, _claimed(local)))
-    return tuple(changes)
+    folders = [None if work is None else work / "columns" / f"alone-{number}" for number in range(len(asked))]
+    return tuple(_change(certificate, features, folder) for features, folder in zip(asked, folders, strict=True))
 
 
-def _claimed(local: LocalCertificate) -> Individuals | None:
-    tier = tier_for(local.problem, local.tier, local.arithmetic == "float32")
+def _change(certificate: Certificate, features: tuple[str, ...], folder: Path | None) -> ChangeAlone:
+    problem, x = alone_problem(certificate.problem, features), certificate.x
+    assert isinstance(problem.metric, Counterparts)
+    tier = tier_for(problem, certificate.tier, certificate.arithmetic == "float32")
+    size, places = block_rows(tier, x), np.flatnonzero(problem.metric.free)
+    size *= max(1, ROWS // size)  # whole blocks, so that bounds do not depend on how many are asked about at a time
+    blocks = (slice(start, start + size) for start in range(0, len(x), size))
+    columns = joined((_columns(problem, certificate, rows, places) for rows in blocks), folder)
+    flips, other, turned = columns["decided"] == FLIPPABLE, Assembled(x), Assembled(x)
+    if certificate.searched:
+        other, turned = (Assembled(x, places, columns[name]) for name in ("counterpart", "flip_counterpart"))
+    local = LocalCertificate(
+        columns["upper"], columns["lower"], Witnesses(x, other, columns["lower"], flips, turned, problem),
+        columns["decided"], np.empty((len(x), 0)), certificate.weights, certificate.tier, certificate.arithmetic,
+        problem, certificate.local.counterexamples,
+    )  # fmt: skip
     if not tier.checked:
-        return None
-    columns, upper = individual_claims(tier, local, None), np.array(local.upper)
-    return Individuals(upper, columns["claimed_lower"], columns["claimed_decision"], largest_of(tier.head, upper))
+        return ChangeAlone(features, local, None)
+    claimed = joined([individual_claims(tier, local, None)], folder)
+    own = Individuals(
+        local.upper, claimed["claimed_lower"], claimed["claimed_decision"], largest_of(tier.head, local.upper)
+    )
+    return ChangeAlone(features, local, own)
+
+
+def _columns(problem: Problem, certificate: Certificate, rows: slice, places: NDArray[np.intp]) -> Arrays:
+    """Return the columns of some individuals: bounds, decisions and, where they were searched for, counterparts."""
+    options: Any = {"tier": certificate.tier, "arithmetic": certificate.arithmetic}
+    options |= dict.fromkeys(("attack", "decide"), certificate.searched)
+    saved = certificate.local.counterexamples
+    saved = replace(saved, rows=np.arange(len(certificate.x))[rows] if saved.rows is None else saved.rows[rows])
+    x = np.array(certificate.x[rows])
+    local = certify_local(problem, x, predict=False, progress=None, counterexamples=saved, **options)
+    columns: Arrays = {"upper": local.upper, "lower": local.lower, "decided": local.decided}
+    if certificate.searched:
+        pairs = local.witnesses
+        columns |= {"counterpart": pairs.counterpart[:, places], "flip_counterpart": pairs.flip_counterpart[:, places]}
+    return columns

@@ -199,8 +199,8 @@ class Certificate:
             asked = {"tier": self.tier, "arithmetic": self.arithmetic, **shift.evidence()}
             people = self.x, self.weights
             compare_means(f"{shift.place} mean output", answer.lower, answer.upper, self.problem, people, **asked)
-            if (local.decision != "none").any():
-                sides = (local.decision != "certified").astype(float), (local.decision == "flippable").astype(float)
+            if "none" not in local.decision_counts:
+                sides = (local.decided != CERTIFIED).astype(float), (local.decided == FLIPPABLE).astype(float)
                 changes = shift.answer(*sides, self.weights, groups, 1.0, risk, counts=True)
                 answer = replace(answer, changes=changes)
                 words = f"{shift.place} share of decisions that can change"

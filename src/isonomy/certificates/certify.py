@@ -62,7 +62,7 @@ from isonomy.progress import Shares, shown
 from isonomy.similarity.metric import Metric, overlaps
 from isonomy_verify.claims import Profiles
 from isonomy_verify.dual import HUGE
-from isonomy_verify.individuals import DECISIONS, Individuals
+from isonomy_verify.individuals import FLIPPABLE, Individuals
 
 ShiftKind = TypeVar("ShiftKind", bound=Shift)
 DistributionalTier = Literal["interval", "tight"]
@@ -283,11 +283,10 @@ def _certificate(
         )
     problem, people = job.problem, _people(source, columns, job.problem.domain)
     clusters = _clusters(people, n, *cluster)
-    decision = np.array(DECISIONS)[columns["decision"]]
     other, flip = columns["counterpart"], columns["flip_counterpart"]
-    witnesses = Witnesses(x, other, columns["lower"], decision == "flippable", flip, problem)
+    witnesses = Witnesses(x, other, columns["lower"], columns["decision"] == FLIPPABLE, flip, problem)
     local = LocalCertificate(
-        columns["upper"], columns["lower"], witnesses, decision, np.empty((n, 0)), weights, job.tier,
+        columns["upper"], columns["lower"], witnesses, columns["decision"], np.empty((n, 0)), weights, job.tier,
         job.arithmetic, problem, Counterexamples(job.evidence, columns["rows"]),
     )  # fmt: skip
     start = np.append(0, np.cumsum(columns["profile_count"]))

@@ -46,7 +46,7 @@ from isonomy.population.sources import Chunk, ChunkKey, PeopleSource
 from isonomy.problem import Problem
 from isonomy.similarity.metric import Metric
 from isonomy_verify.arithmetic import up
-from isonomy_verify.individuals import DECISIONS
+from isonomy_verify.individuals import CERTIFIED
 from isonomy_verify.similar import is_norm
 
 LAYOUT = 3
@@ -192,13 +192,13 @@ class Job:
         local = self._certify_local(x, self.attack, self.decide, lambda done, total: local_tick(done), saved)
         known, largest = local.witnesses, largest_violation(self.problem.model.head, self.output_range)
         steady = np.zeros(n)
-        points = zero_cost_points(x, local.lower, known.counterpart)
+        points = zero_cost_points(x, local.lower, np.asarray(known.counterpart))
         if self.moved_at is not None:
             moving, tight = self._moving(x, self.moved_at), self.tier == "tight"
             assert self.schedule is not None
             schedule, upper = self.schedule, local.upper
             profile = self.shift.profiles(moving, upper, largest, tight, self.rounds, schedule, moving_tick)
-            steady = self.shift.steady(moving, local.decision == "certified")
+            steady = self.shift.steady(moving, local.decided == CERTIFIED)
             if self.attack is not None:
                 points = self.shift.search(moving, points, profile, self.attack, search_tick)
         else:  # only the individuals themselves count
@@ -214,7 +214,7 @@ class Job:
             | {
                 "upper": local.upper,
                 "lower": local.lower,
-                "decision": np.array([DECISIONS.index(kind) for kind in local.decision], dtype=np.uint8),
+                "decision": local.decided,
                 "counterpart": np.asarray(known.counterpart),
                 "flip_counterpart": np.asarray(known.flip_counterpart),
                 "largest": np.array([profile.largest]),

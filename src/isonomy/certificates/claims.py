@@ -36,7 +36,7 @@ def individual_claims(tier: Tier, local: LocalCertificate, output_range: tuple[f
     bounds = tier.kernel_bounds()  # of a model that was asked: with all answers that the bounds rest on
     exact, bounds.head = Head(bounds.head.kind, bounds.head.outputs), replace(bounds.head, margin=MARGIN)
     clear, pairs = replace(bounds.head, run_unit=False), local.witnesses
-    decision = np.array([DECISIONS.index(kind) for kind in local.decision], dtype=np.uint8)
+    decision = np.array(local.decided)
     lower = np.array(local.lower)
     for some in (np.arange(start, min(start + ROWS, len(local))) for start in range(0, len(local), ROWS)):
         x, at = (own := np.ascontiguousarray(local.x[some])), bounds.enclose(own)

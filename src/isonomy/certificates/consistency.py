@@ -25,6 +25,7 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
+from isonomy.certificates.assembled import Assembled
 from isonomy.certificates.forms import domain_arrays
 from isonomy.certificates.models import model_of
 from isonomy.errors import SoundnessError
@@ -103,7 +104,7 @@ def compare_people(
     upper: FloatArray,
     certified: NDArray[np.bool_],
     flips: NDArray[np.bool_],
-    counterparts: tuple[FloatArray, FloatArray] | None,
+    counterparts: tuple[FloatArray | Assembled, FloatArray | Assembled] | None,
     saved: Counterexamples = HERE,
     **parameters: Any,
 ) -> None:

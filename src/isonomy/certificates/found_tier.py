@@ -56,7 +56,7 @@ class FoundOnlyTier(EnumerationTier):
         """Return the model of nothing but the predictions that the certificate, and answers to others, rest on."""
         pairs, points = [each.witnesses for each in (certificate.local, *others)], certificate.points
         people = [certificate.x, points.person, points.counterpart]
-        people += [some for each in pairs for some in (each.counterpart, each.flip_counterpart)]
+        people += [np.asarray(some) for each in pairs for some in (each.counterpart, each.flip_counterpart)]
         kept = self.model.kept_for(np.concatenate(people))
         assert isinstance(kept, FoundOnly)
         return kept

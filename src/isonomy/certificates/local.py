@@ -25,6 +25,7 @@ from isonomy.brief import brief
 from isonomy.certificates import enumeration_tier as enumeration_tier  # which registers itself
 from isonomy.certificates import found_tier as found_tier  # which registers itself
 from isonomy.certificates import tree_tier as tree_tier  # which registers itself
+from isonomy.certificates.assembled import Assembled
 from isonomy.certificates.consistency import HERE, Counterexamples, compare_people
 from isonomy.certificates.network_tier import Bounds, chunk_rows
 from isonomy.certificates.options import (
@@ -51,6 +52,7 @@ from isonomy.progress import Progress, shown
 from isonomy.search import checked_limits
 from isonomy.similarity.metric import Metric
 from isonomy_verify.arithmetic import mean_down, mean_up
+from isonomy_verify.individuals import CERTIFIED, DECISIONS, FLIPPABLE
 from isonomy_verify.similar import SAMPLE
 
 __all__ = [
@@ -59,12 +61,15 @@ __all__ = [
     "LocalCertificate",
     "Tier",
     "Witnesses",
+    "block_rows",
     "bound_blocks",
     "certify_local",
     "chunk_rows",
     "decisions",
     "verdicts",
 ]
+
+UNDECIDED = DECISIONS.index("undecided")
 
 BLOCKS = 4.0
 """Regions per individual from which on fewer individuals than ``Tier.size`` are bounded at a time."""
@@ -77,7 +82,7 @@ class LocalCertificate:
     upper: FloatArray
     lower: FloatArray
     witnesses: Witnesses
-    decision: NDArray[np.str_]  # "certified", "flippable", "undecided", or "none" for a regression without cut-off
+    decided: NDArray[np.uint8]  # what becomes of each decision, by its place in DECISIONS
     prediction: FloatArray  # outputs of the network
     weights: FloatArray
     tier: str
@@ -90,7 +95,7 @@ class LocalCertificate:
     def __post_init__(self) -> None:
         pairs = self.witnesses
         compare_people(
-            self.problem, self.x, self.lower, self.upper, self.decision == "certified", pairs.flips,
+            self.problem, self.x, self.lower, self.upper, self.decided == CERTIFIED, pairs.flips,
             (pairs.counterpart, pairs.flip_counterpart), self.counterexamples, tier=self.tier,
             arithmetic=self.arithmetic, threshold=self.threshold, favourable=list(self.favourable),
         )  # fmt: skip
@@ -102,6 +107,17 @@ class LocalCertificate:
     def x(self) -> FloatArray:
         """Return the individuals (n, m)."""
         return self.witnesses.individual
+
+    @property
+    def decision(self) -> NDArray[np.str_]:
+        """Return the decisions (n,): certified, flippable, undecided, or none for a regression without a cut-off."""
+        return np.array(DECISIONS)[self.decided]
+
+    @property
+    def decision_counts(self) -> dict[str, int]:
+        """Return how many individuals have each decision; those of none are left out."""
+        counts = np.bincount(self.decided, minlength=len(DECISIONS)).tolist()
+        return {name: count for name, count in sorted(zip(DECISIONS, counts, strict=True)) if count}
 
     @property
     def delta(self) -> float:
@@ -132,10 +148,10 @@ class LocalCertificate:
         regression = self.problem.model.head == "regression"
         mean = decimals_of_bound(self.mean_upper, regression)
         most = decimals_of_bound(float(self.upper.max()), regression)
-        kinds = [f"{int((self.decision == kind).sum()):,} {kind}" for kind in ("certified", "flippable", "undecided")]
+        kinds = [f"{self.decision_counts.get(kind, 0):,} {kind}" for kind in ("certified", "flippable", "undecided")]
         who = f"{len(self):,} individual{'s' * (len(self) != 1)}{weighted(self.weights)}"
         what = rule(self.problem.outcome)
-        decided = "" if (self.decision == "none").all() else f"\nDecided is {what}.\nDecisions: {', '.join(kinds)}."
+        decided = "" if "none" in self.decision_counts else f"\nDecided is {what}.\nDecisions: {', '.join(kinds)}."
         return self.problem.model.conditional(
             f"{who}: mean violation at most {at_most(self.mean_upper, mean)}, found at least "
             f"{at_least(self.mean_lower, mean)}; largest at most {at_most(float(self.upper.max()), most)}, found at "
@@ -162,10 +178,10 @@ class Witnesses:
     """
 
     individual: FloatArray
-    counterpart: FloatArray
+    counterpart: FloatArray | Assembled
     value: FloatArray
     flips: NDArray[np.bool_]
-    flip_counterpart: FloatArray
+    flip_counterpart: FloatArray | Assembled
     problem: Problem = field(repr=False)
 
     __repr__ = brief
@@ -263,9 +279,7 @@ def bound_blocks(
     upper, certified = np.empty(n), np.empty(n, dtype=bool)
     lower, flips = np.zeros(n), np.zeros(n, dtype=bool)
     other, flip_other = (np.array(x), np.array(x)) if searched else (x, x)
-    # With many regions per individual blocks are smaller, so that the bar moves and threads have enough to share.
-    many = bounds.problem.similarity.passes(x) if n > SAMPLE else 1.0
-    size = max(1, min(bounds.size, int(BLOCKS * bounds.size / many)))
+    size = block_rows(bounds, x)
 
     def work(start: int) -> tuple[FloatArray, NDArray[np.bool_], Finds | None]:
         some = np.array(x[start : start + size])
@@ -283,11 +297,18 @@ def bound_blocks(
     return upper, certified, Finds(lower, other, flips, flip_other)
 
 
-def decisions(certified: NDArray[np.bool_], flips: NDArray[np.bool_], decides: bool) -> NDArray[np.str_]:
-    """Return the decisions (n,): ``certified``, ``flippable`` or ``undecided``; ``none`` without a decision."""
+def block_rows(bounds: TierBounds, x: FloatArray) -> int:
+    """Return how many individuals are bounded at a time: fewer where each has many regions, so that the bar moves and
+    threads have enough to share."""
+    many = bounds.problem.similarity.passes(x) if len(x) > SAMPLE else 1.0
+    return max(1, min(bounds.size, int(BLOCKS * bounds.size / many)))
+
+
+def decisions(certified: NDArray[np.bool_], flips: NDArray[np.bool_], decides: bool) -> NDArray[np.uint8]:
+    """Return what becomes of decisions (n,), by places in :data:`DECISIONS`."""
     if not decides:
-        return np.full(len(certified), "none")
-    return np.where(certified, "certified", np.where(flips, "flippable", "undecided"))
+        return np.zeros(len(certified), dtype=np.uint8)
+    return np.where(certified, CERTIFIED, np.where(flips, FLIPPABLE, UNDECIDED)).astype(np.uint8)
 
 
 def verdicts(lower: FloatArray, upper: FloatArray, epsilon: float) -> NDArray[np.str_]:

@@ -35,7 +35,7 @@ from isonomy.fairness.decisions import BoolArray
 from isonomy.fairness.groups import Grouping, IntArray
 from isonomy_verify.arithmetic import down, gamma, up
 
-NUMBERS = 2**22
+NUMBERS = 2**20
 """Numbers held at a time while resampling."""
 
 UNEQUAL = 1e-100
@@ -116,14 +116,17 @@ class Kinds:
         cell = np.zeros(len(used), dtype=np.int64)
         for column in columns:  # renumbered at every step, so that no product overflows
             cell = np.unique(cell * (int(column.max()) + 1) + column, return_inverse=True)[1].astype(np.int64)
-        values, weight = np.unique(weights[used], return_inverse=True)
-        kind = cell * len(values) + weight if violation is None else np.arange(len(used))
-        first, self.count = np.unique(kind, return_index=True, return_counts=True)[1:]
+        del columns
+        if violation is None:
+            values, weight = np.unique(weights[used], return_inverse=True)
+            first, self.count = np.unique(cell * len(values) + weight, return_index=True, return_counts=True)[1:]
+        else:  # everybody is of a kind of their own
+            first, self.count = np.arange(len(used)), np.ones(len(used), dtype=np.int64)
         order = np.argsort(cell[first], kind="stable")
         first, self.count = first[order], self.count[order]
         self.starts = np.unique(cell[first], return_index=True)[1]
         member = used[first]
-        weight = weights[member] / weights[used].max()  # only ratios matter, and this way no sum overflows
+        weight = weights[member] / weights[member].max()  # only ratios matter, and this way no sum overflows
         if weight.min() < UNEQUAL:
             right, least = f"within a factor of {1 / UNEQUAL:g} of each other", float(weights[used].min())
             raise DataError(f"Sampling weights must be {right}. Got {least!r}.")

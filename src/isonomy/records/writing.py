@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.certificates.alone import ChangeAlone
+from isonomy.certificates.assembled import Assembled, some_rows
 from isonomy.certificates.certificate import Certificate
-from isonomy.certificates.forms import Arrays, domain_arrays
+from isonomy.certificates.forms import domain_arrays
 from isonomy.certificates.protocol import tier_for
 from isonomy.certificates.reweighting import Reweighting
 from isonomy.errors import DataError, FileError, needed
@@ -52,6 +53,9 @@ WITHHELD = (
 
 BLOCK = 2**20
 """Numbers written at a time."""
+
+Written = dict[str, NDArray[Any] | Assembled]
+"""Arrays of the evidence by name."""
 
 _UNRECORDED = (
     "The statement rests on who belongs together, which is not in the evidence, so that nobody could check it."
@@ -138,17 +142,17 @@ def _recorded_model(certificate: Certificate, alone: Sequence[ChangeAlone]) -> M
     return tier.recorded(certificate, [each.certificate for each in alone])
 
 
-def _alone_arrays(answers: Sequence[tuple[ChangeAlone, Individuals]]) -> Arrays:
+def _alone_arrays(answers: Sequence[tuple[ChangeAlone, Individuals]]) -> Written:
     """Return the arrays of questions about some features alone, by name."""
-    arrays: Arrays = {}
+    arrays: Written = {}
     for number, (change, own) in enumerate(answers):
         pairs = change.certificate.witnesses
-        parts = {
+        parts: Written = {
             "upper": own.upper, "lower": own.lower, "decision": own.decision,
-            "counterpart": pairs.counterpart[own.lower > 0],
-            "flip_counterpart": pairs.flip_counterpart[own.decision == FLIPPABLE],
+            "counterpart": some_rows(pairs.counterpart, own.lower > 0),
+            "flip_counterpart": some_rows(pairs.flip_counterpart, own.decision == FLIPPABLE),
         }  # fmt: skip
-        arrays |= {f"alone.{number}.{name}": np.asarray(array) for name, array in parts.items()}
+        arrays |= {f"alone.{number}.{name}": array for name, array in parts.items()}
     return arrays
 
 
@@ -262,24 +266,29 @@ def _equal_arrays(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return all(np.array_equal(one[name], other[name]) for name in one)
 
 
-def _arrays(certificate: Certificate, model: Model) -> Arrays:
-    """Return all arrays by name; those that are mapped from files stay there."""
+def _arrays(certificate: Certificate, model: Model) -> Written:
+    """Return all arrays by name; those that are mapped from files stay there, and some rows of them too."""
     x, weights, people, local = certificate.x, certificate.weights, certificate.people, certificate.local
     profiles, points, alone = certificate.profiles, certificate.points, certificate.individuals
     assert people is not None
     still = isinstance(certificate.shift, Reweighting)  # then the claims about everybody alone are the evidence
     mass = np.zeros(len(points.owner)) if still else certificate.moved_claims.plan.masses(weights, len(points.owner))
     # The attainable points of the claimed population, and every individual unmoved.
-    recorded = points[np.flatnonzero((mass > 0) | (points.cost == 0))]
+    recorded = np.flatnonzero((mass > 0) | (points.cost == 0))
     passes = np.unique(profiles.source)
-    groups: dict[str, Arrays] = {
-        "people": {"x": x, "weights": weights, "rows": people.rows} | ({} if people.y is None else {"y": people.y}),
+    groups: dict[str, Written] = {
+        "people": {
+            "x": x,
+            "weights": weights,
+            "rows": people.rows,
+            **({} if people.y is None else {"y": people.y}),
+        },
         "local": {
             "upper": alone.upper,
             "lower": alone.lower,
             "decision": alone.decision,
-            "counterpart": local.witnesses.counterpart[alone.lower > 0],
-            "flip_counterpart": local.witnesses.flip_counterpart[alone.decision == FLIPPABLE],
+            "counterpart": some_rows(local.witnesses.counterpart, alone.lower > 0),
+            "flip_counterpart": some_rows(local.witnesses.flip_counterpart, alone.decision == FLIPPABLE),
             **({} if still or certificate.steady is None else {"steady": certificate.radii}),
         },
         "profiles": {
@@ -291,19 +300,19 @@ def _arrays(certificate: Certificate, model: Model) -> Arrays:
             "largest": np.array([profiles.largest]),
         },
         "points": {
-            "count": np.bincount(recorded.owner, minlength=len(x)),
-            "person": recorded.person,
-            "counterpart": recorded.counterpart,
-            "cost": recorded.cost,
-            "value": recorded.value,
-            "mass": mass[(mass > 0) | (points.cost == 0)],
+            "count": np.bincount(points.owner[recorded], minlength=len(x)),
+            "person": some_rows(points.person, recorded),
+            "counterpart": some_rows(points.counterpart, recorded),
+            "cost": points.cost[recorded],
+            "value": points.value[recorded],
+            "mass": mass[recorded],
         },
-        "model": model.arrays(),
+        "model": dict(model.arrays()),
     }
-    return {f"{group}.{name}": np.asarray(array) for group, arrays in groups.items() for name, array in arrays.items()}
+    return {f"{group}.{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
 
 
-def _write_array(path: Path, array: NDArray[Any], dtype: np.dtype[Any]) -> str:
+def _write_array(path: Path, array: NDArray[Any] | Assembled, dtype: np.dtype[Any]) -> str:
     """Write an array in blocks, and return its SHA-256."""
     digest, rows = hashlib.sha256(), max(1, BLOCK // max(1, math.prod(array.shape[1:])))
     with path.open("wb") as file:

@@ -25,7 +25,6 @@ from isonomy.report.laws import Chapter, Item, Laws
 from isonomy.report.numbers import either, percent, spoken
 from isonomy.report.privacy import SMALLEST, Hidden, hidden_groups
 from isonomy.report.sections import Fact, rewritten
-from isonomy_verify.individuals import DECISIONS
 
 KINDS = {
     "numeric": "number", "integer": "whole number", "ordinal": "ordered category", "categorical": "category",
@@ -279,8 +278,7 @@ def _recorded(alone: ChangeAlone) -> str:
     """Return whether a record claims all decisions of an answer, ``in part``, or none."""
     if alone.claimed is None:
         return "no"
-    claimed = np.array(DECISIONS)[alone.claimed.decision]
-    return "yes" if np.array_equal(claimed, alone.certificate.decision) else "in part"
+    return "yes" if np.array_equal(alone.claimed.decision, alone.certificate.decided) else "in part"
 
 
 def _noun(findings: Findings) -> str:

@@ -121,7 +121,7 @@ class Sheet:
         """Return the facts with stable codes, in the order of the document, and the sentences of the verdict."""
         audit, certificate, people = self.audit, self.certificate, self.audit.people
         local, epsilon = certificate.local, certificate.epsilon
-        decided = sorted(Counter(local.decision.tolist()).items())
+        decided = local.decision_counts.items()
         verdicts = () if epsilon is None else sorted(Counter(local.verdict(epsilon).tolist()).items())
         group = None if audit.group is None else audit.group.four_fifths
         judged = "; ".join(f"{name}: {kind}" for name, kind in (group or {}).items())
@@ -232,7 +232,7 @@ class Sheet:
         decides = self.turns.decides
         heads += ["Decisions shown to change#", "Proved to stay#"] if decides else []
         for name, note, local in asked:
-            kinds = Counter(local.decision.tolist())
+            kinds = Counter(local.decision_counts)
             rows.append([
                 Cell(name, note=note),
                 Cell(drawn=("between", local.mean_lower, local.mean_upper, end)),

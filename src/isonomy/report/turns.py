@@ -9,6 +9,7 @@ proved that the attributes alone change nothing.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,14 +17,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
+from isonomy.certificates.assembled import Assembled
 from isonomy.certificates.local import LocalCertificate
 from isonomy.fairness.groups import feature_groups
 from isonomy.population.feature import Feature
 from isonomy.population.outcome import decided, favourable_places
 from isonomy.report.findings import Findings
 from isonomy.report.numbers import cell
+from isonomy_verify.individuals import CERTIFIED, FLIPPABLE
 
 KINDS = ("alone", "together", "never", "open")
+
+BLOCK = 2**14
+"""Individuals run at a time."""
 
 ROWS = 20_000
 """Individuals, evenly spaced over the table, who are run again with other categories."""
@@ -65,10 +71,10 @@ class Turns:
         self.findings, self.certificate = findings, findings.certificate
         local, n = findings.certificate.local, len(findings.people)
         joint = findings.joint
-        self.decides = bool((local.decision != "none").any())
-        flips, kept = local.decision == "flippable", local.decision == "certified"
-        own = np.zeros(n, dtype=bool) if joint is None else joint.decision == "flippable"
-        safe = kept if joint is None else joint.decision == "certified"
+        self.decides = "none" not in local.decision_counts
+        flips, kept = local.decided == FLIPPABLE, local.decided == CERTIFIED
+        own = np.zeros(n, dtype=bool) if joint is None else joint.decided == FLIPPABLE
+        safe = kept if joint is None else joint.decided == CERTIFIED
         self.alone: Mask = own
         self.together: Mask = flips & ~own
         self.never: Mask = kept & safe
@@ -102,29 +108,46 @@ class Turns:
             return self.places[0]
         return 1 if count == 2 and self.head != "regression" else None
 
-    def run(self, x: FloatArray) -> FloatArray:
-        """Return the model's outputs for individuals."""
-        return self.certificate.problem.model(np.ascontiguousarray(x))
+    def run(self, x: FloatArray | Assembled) -> FloatArray:
+        """Return the model's outputs for individuals, who are looked at block by block."""
+        starts = range(0, max(len(x), 1), BLOCK)
+        return np.concatenate(
+            [self.certificate.problem.model(np.ascontiguousarray(x[start : start + BLOCK])) for start in starts]
+        )
 
     @cached_property
     def today(self) -> FloatArray:
         """Return everybody's own outputs."""
         return self.run(self.certificate.x)
 
-    @cached_property
-    def witnesses(self) -> list[FloatArray]:
-        """Return everybody's witnesses of the whole question and of the attributes alone: the individual itself where
+    def witnesses(self) -> Iterator[FloatArray | Assembled]:
+        """Yield everybody's witnesses of the whole question and of the attributes alone: the individual itself where
         there is none."""
         asked: list[LocalCertificate] = [self.certificate.local, *(each.certificate for each in self.findings.alone)]
-        return [some for each in asked for some in (each.witnesses.counterpart, each.witnesses.flip_counterpart)]
+        for each in asked if self.certificate.searched else []:
+            yield from (each.witnesses.counterpart, each.witnesses.flip_counterpart)
 
     @cached_property
+    def _seen(self) -> tuple[FloatArray, FloatArray, Mask, Mask]:
+        """Return the lowest and the highest score (n,) of everybody and the witnesses, and who has a witness with the
+        favourable outcome, and one without; zeros where there is no score, or no such outcome."""
+        low = np.zeros(len(self.today)) if self.output is None else self.today[:, self.output].copy()
+        high, given, refused = low.copy(), np.zeros(len(low), dtype=bool), np.zeros(len(low), dtype=bool)
+        for some in self.witnesses():
+            outputs = self.run(some)
+            if self.output is not None:
+                np.minimum(low, outputs[:, self.output], out=low)
+                np.maximum(high, outputs[:, self.output], out=high)
+            good = self.good(outputs)
+            if good is not None:
+                given |= good
+                refused |= ~good
+        return low, high, given, refused
+
+    @property
     def shown(self) -> tuple[FloatArray, FloatArray] | None:
         """Return the lowest and the highest score (n,) of everybody and the witnesses; None without a score."""
-        if self.output is None:
-            return None
-        scores = np.stack([self.today[:, self.output], *(self.run(some)[:, self.output] for some in self.witnesses)])
-        return scores.min(axis=0), scores.max(axis=0)
+        return None if self.output is None else self._seen[:2]
 
     @cached_property
     def direction(self) -> tuple[Mask, Mask, Mask] | None:
@@ -132,9 +155,9 @@ class Turns:
         good = self.good(self.today)
         if good is None:
             return None
-        other = np.stack([np.asarray(self.good(self.run(some))) for some in self.witnesses])
+        _, _, given, refused = self._seen
         turned = self.alone | self.together
-        return good, turned & ~good & other.any(axis=0), turned & good & ~other.all(axis=0)
+        return good, turned & ~good & given, turned & good & refused
 
     @cached_property
     def rows(self) -> NDArray[np.intp]:
@@ -152,18 +175,19 @@ class Turns:
         """Return what becomes of people with each value of a feature, everything else equal, and from each category to
         each other one; of a number from each band of values."""
         where = self.findings.people.schema.slices[feature.name]
-        x, today = np.array(self.certificate.x[self.rows]), self.today[self.rows]
+        x, today = self.certificate.x, self.today[self.rows]
         weights = self.findings.people.weights[self.rows]
         weights = weights if weights.sum() > 0 else np.ones(len(weights))
         mine = self.good(today)
-        befores = _categories(feature, x[:, where]) if feature.categories else self._bands(feature, x)
+        befores = (
+            _categories(feature, x[self.rows, where]) if feature.categories else self._bands(feature, x[self.rows])
+        )
         everybody, exchanges = [], []
         for name, block in _values(feature):
-            other = x.copy()
-            other[:, where] = block
-            given = self.run(other)
+            values = np.broadcast_to(block, (len(x), feature.width))
+            given = self.run(Assembled(x, np.arange(where.start, where.stop), values, self.rows))
             theirs = self.good(given)
-            moved = np.zeros(len(x)) if self.output is None else given[:, self.output] - today[:, self.output]
+            moved = np.zeros(len(given)) if self.output is None else given[:, self.output] - today[:, self.output]
             favoured = 0 if theirs is None else int(theirs.sum())
             everybody.append(Everybody(name, favoured, float(np.average(moved, weights=weights))))
             for before, own in befores:
