@@ -25,9 +25,8 @@ from isonomy_verify import shifts as kernel
 from isonomy_verify.arithmetic import exact_sum, mean_up, products_down
 from isonomy_verify.dual import Cells
 from isonomy_verify.layout import SHIFTS
-from isonomy_verify.reweighting import Composable
+from isonomy_verify.reweighting import Composable, sample_of
 from isonomy_verify.reweighting import bounds as kernel_bounds
-from isonomy_verify.reweighting import sample_of
 
 MULTIPLIERS = (0.0, 1e-9, 0.03, 0.2, 0.7, 1.0, 5.0, 1e9)
 

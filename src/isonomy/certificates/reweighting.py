@@ -67,8 +67,8 @@ class ShiftBounds:
 class Reweighting(Shift):
     """A shift in which no individual moves: some count more than others, and a share may be strangers.
 
-    A member defines :attr:`kernel`, :meth:`hints`, :meth:`masses`, :meth:`measured`, its section and the words, of which
-    :meth:`terms` names its size.
+    A member defines :attr:`kernel`, :meth:`hints`, :meth:`masses`, :meth:`measured`, its section and the words, of
+    which :meth:`terms` names its size.
     """
 
     uncomposed: ClassVar[str] = (
