@@ -15,9 +15,9 @@ it.
 layer is at most ``S``; the layer's unit ``γ``, which counts three roundings for every number that it reads or gives
 (``γ_in`` one for each that it reads, ``γ_w`` one for each of the widest of its sides) and those of merging (``γ_r``).
 
-**Conclusion.** With ``noise = γ S + γ reach + loss + slack`` and lines widened outward by ``noise max(1, |f'|) + 2γ
-|above|``, a pass with the float coefficients that it computes bounds the exact function, up to the sum of its own
-terms.
+**Conclusion.** With ``noise = γ S + γ reach + loss + slack``, ``|f'|`` the activation's steepest slope and lines
+widened outward by ``noise max(1, |f'|) + 2γ |above|``, a pass with the float coefficients that it computes bounds the
+exact function, up to the sum of its own terms.
 
 **Argument.** Coefficients ``c`` of a layer's activations are floats, chosen by us. (1) ``g = fl(c s)`` moves the bound
 by ``u |c s z|``; (2) the exact weights are within ``γ_r size`` of the float ones, ``γ_r |g| S``; (3) the computed

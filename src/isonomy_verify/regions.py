@@ -11,9 +11,10 @@ the set is ``h(w) ≥ max over v of w·v``. A set here is
 
 so a split ``s`` of ``w`` between ball and box is a hint: a good one makes the bound tight, no one makes it wrong.
 
-A set gives a layer that reads the input a :class:`LinearImage`: a matrix ``M`` with one column for each coordinate ``u``
-of the set's own, such that ``c·(W v) ≤ support(c M) + |c|·loss`` for every ``c``. A ball's own coordinates are ``u =
-R v``, those of a box with a ball the columns of ``v`` that move, those of a sum the ones of both parts.
+A set gives a layer that reads the input a :class:`LinearImage`: a matrix ``M`` with one column for each
+coordinate ``u`` of the set's own, such that ``c·(W v) ≤ support(c M) + |c|·loss`` for every ``c``. A ball's own
+coordinates are ``u = R v``, those of a box with a ball the columns of ``v`` that move, those of a sum the ones of both
+parts.
 
 **Soundness.** ``s`` and ``w − Rᵀs`` are formed in floating point; what that changes, times the extent of the box, is
 added. A coordinate without bounds may only meet a weight that is exactly 0.
