@@ -378,7 +378,6 @@ def test_what_underflows_to_0_meets_no_bounds_either() -> None:
     assert along.support(np.zeros((1, 2)), EVERYBODY)[0] == pytest.approx(0.0, abs=1e-200)
 
 
-
 @pytest.mark.parametrize("seed", range(8))
 def test_shares_move_within_their_simplex(seed: int) -> None:
     rng = np.random.default_rng([seed, 30])
