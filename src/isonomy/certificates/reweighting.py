@@ -72,7 +72,7 @@ class Reweighting(Shift):
     """
 
     uncomposed: ClassVar[str] = (
-        "No one is known to move after this shift: give it beside the movement in a list, with an answer of its own."
+        "Nothing is proved of people who move after this shift: give both in a list, each with an answer of its own."
     )
     """Why people cannot move afterwards; "" where they can, which the kernel's ``Composable`` says, too."""
 
