@@ -275,7 +275,7 @@ class Curve:
 
         A chord's slope lies between the least and the largest derivative. Straight pieces: of the pieces that the
         interval meets. Curved ones: derivatives at the points and on both sides of kinks inside, widened by how much
-        a derivative changes within half a cell.
+        a derivative changes within a cell.
         """
         return slope_range(self.activation, self.low, self.high)
 

@@ -151,7 +151,8 @@ def power_down(base: Any, order: float) -> Array:
 
 
 def exact_sum(values: Array) -> int:
-    """The sum without any rounding, in units of ``2^-SHIFT``: it matters not in which order."""
+    """The sum without any rounding, in units of ``2^-SHIFT``: it matters not in which order. What divides one sum by
+    another needs no units; all else divides by ``1 << SHIFT``."""
     if not np.isfinite(values).all():
         raise ValueError("Only finite numbers have a sum.")
     whole = 0

@@ -252,9 +252,9 @@ class Gaps:
         wide = np.zeros(product.low.shape)
         wide[:, product.columns] = 1.0
         self.box = BallBox(np.minimum(product.low, -wide), np.maximum(product.high, np.maximum(product.low, wide)))
-        self.linear_image = self._landing()
+        self.linear_image = self._linear_image()
 
-    def _landing(self) -> LinearImage:
+    def _linear_image(self) -> LinearImage:
         """How far the first layer moves without ``F_j``: the box, less the own categories."""
         layer, product, linear_image = self.pairs.network.layers[0], self.product, self.between.linear_images[0]
         assert linear_image is not None

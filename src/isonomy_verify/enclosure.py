@@ -12,16 +12,17 @@ above it and linear in ``z``, hence in earlier activations and in ``v``, where t
 it.
 
 **Premises.** ``top ≥ |h|`` for every source; ``S ≥ size·top + |b|`` row by row, so that every sum of products in a
-layer is at most ``S``; the layer's unit ``γ``, which counts three roundings for every number that it reads or gives.
+layer is at most ``S``; the layer's unit ``γ``, which counts three roundings for every number that it reads or gives
+(``γ_in`` one for each that it reads, ``γ_w`` one for each of the widest of its sides) and those of merging (``γ_r``).
 
-**Conclusion.** With ``noise = γ S + γ reach + loss + slack`` and lines widened outward by ``noise max(1, |f'|) + 2γ
-|above|``, a pass with the float coefficients that it computes bounds the exact function, up to the sum of its own
-terms.
+**Conclusion.** With ``noise = γ S + γ reach + loss + slack``, ``|f'|`` the activation's steepest slope and lines
+widened outward by ``noise max(1, |f'|) + 2γ |above|``, a pass with the float coefficients that it computes bounds the
+exact function, up to the sum of its own terms.
 
 **Argument.** Coefficients ``c`` of a layer's activations are floats, chosen by us. (1) ``g = fl(c s)`` moves the bound
 by ``u |c s z|``; (2) the exact weights are within ``γ_r size`` of the float ones, ``γ_r |g| S``; (3) the computed
 ``fl(g W)``, summed over readers, is within ``γ_w |g||W|`` of the exact one, ``γ_w |g| S``; (4) ``fl(x W + b)`` and its
-product with ``g`` are off by ``(γ_in + γ_w) |g| S``; (5) so is the product with the landing's matrix, ``γ_w |g|
+product with ``g`` are off by ``(γ_in + γ_w) |g| S``; (5) so is the product with the linear image's matrix, ``γ_w |g|
 reach``, which leaves out ``|g| loss``. As ``|g| ≤ |c| max(1, |f'|)`` and ``γ ≥ 3γ_in + 3γ_w + γ_r``, the first widening
 pays for all of it. (6) Products of ``c`` with the intercepts are off by ``γ_w |c||above|``, for which the second one
 pays. Ranges from ranges are sums of the same products. **Side condition**: no slope exceeds ``max(1, |f'|)``.

@@ -11,8 +11,10 @@ the set is ``h(w) ≥ max over v of w·v``. A set here is
 
 so a split ``s`` of ``w`` between ball and box is a hint: a good one makes the bound tight, no one makes it wrong.
 
-A set gives a layer that reads the input a :class:`LinearImage`: a matrix ``G`` with one column for each direction in
-which the set moves, such that ``c·(W v) ≤ support(c G) + |c|·loss`` for every ``c``.
+A set gives a layer that reads the input a :class:`LinearImage`: a matrix ``M`` with one column for each
+coordinate ``u`` of the set's own, such that ``c·(W v) ≤ support(c M) + |c|·loss`` for every ``c``. A ball's own
+coordinates are ``u = R v``, those of a box with a ball the columns of ``v`` that move, those of a sum the ones of both
+parts.
 
 **Soundness.** ``s`` and ``w − Rᵀs`` are formed in floating point; what that changes, times the extent of the box, is
 added. A coordinate without bounds may only meet a weight that is exactly 0.
@@ -217,7 +219,7 @@ class BallBox:
     """``{v : ‖R v + o‖_p ≤ ρ, low ≤ v ≤ high, shares in their simplices}``, a set for each row.
 
     ``shares`` (rows, m) are the present shares of the blocks (start, stop), from which ``v`` moves them to other
-    shares. The coordinates that some set moves are the columns of its landings, so few that move cost little.
+    shares. The coordinates that some set moves are the columns of its linear images, so few that move cost little.
     """
 
     def __init__(
@@ -233,7 +235,7 @@ class BallBox:
         shares: Array | None = None,
         columns: Index | None = None,
     ) -> None:
-        """``columns``: of the landings, where they shall be more than those that some set moves."""
+        """``columns``: of the linear images, where they shall be more than those that some set moves."""
         if np.isnan(low).any() or np.isnan(high).any() or not (low <= high).all():
             raise ValueError("The box of a region must have its lower side below its upper one.")
         m = low.shape[1]
@@ -282,7 +284,7 @@ class BallBox:
     def within(self, other: BallBox) -> BallBox:
         """What other sets, row by row, leave of these: their boxes, and their radii where the balls are of one shape.
 
-        It lands as these sets do.
+        Its matrices are those of these sets.
         """
         low, high, radius = np.maximum(self.low, other.low), np.minimum(self.high, other.high), self.radius
         same = np.array_equal(self.root, other.root) and np.array_equal(self.offset, other.offset)
@@ -448,10 +450,10 @@ class BallBox:
         weights: the best one is where filling the box from below, largest weights first, ends.
         """
         n, extent = t.shape[1] + 8, np.maximum(np.abs(low), np.abs(high))
-        error = np.zeros_like(t)
+        error, untouched = np.zeros_like(t), t == 0
         ball: Array | float = 0.0
         if s is not None:
-            terms = sum(self._root.shape) + 8
+            terms, untouched = sum(self._root.shape) + 8, untouched & (self._column_norms == 0)
             # |s| |R| column by column, by Cauchy and Schwarz: weighs the rounding of s R and of the subtraction.
             error = (np.abs(t) + norm_up(s)[:, None] * self._column_norms) * gamma(2 * terms)
             t = t - s @ self._root
@@ -468,8 +470,8 @@ class BallBox:
             t[:, place] = np.where((gain > 0)[:, None], less, part)
             ball = ball + np.where(gain > 0, slack, 0.0)
         value, cost = np.maximum(t * low, t * high), (error + np.abs(t) * gamma(2 * n)) * extent
-        if not np.isfinite(extent).all():  # 0 · ∞ = 0, and only an exact 0 will do
-            idle = (t == 0) & (error == 0)
+        if not np.isfinite(extent).all():  # 0 · ∞ = 0, and only an exact 0 will do, not what underflows to it
+            idle = (t == 0) & untouched
             value, cost = np.where(idle, 0.0, value), np.where(idle, 0.0, cost)
         total = ball + value.sum(1) + cost.sum(1) * (1 + gamma(n))
         total = (
@@ -502,7 +504,7 @@ def _filled(t: Array, low: Array, high: Array) -> tuple[Array, Array]:
 class Sum:
     """``(first ⊕ second) ∩ limits``: an individual similar to one near, as far as any can be.
 
-    ``h(w) ≤ min(h_first(w) + h_second(w), h_limits(w))``. The landings of all parts stand side by side.
+    ``h(w) ≤ min(h_first(w) + h_second(w), h_limits(w))``. The matrices of all parts stand side by side.
     """
 
     def __init__(self, first: Ball | BallBox, second: Ball | BallBox, limits: BallBox | None = None) -> None:
@@ -522,7 +524,7 @@ class Sum:
         return Sum(self.first[rows], self.second[rows], None if self.limits is None else self.limits[rows])
 
     def within(self, second: Ball | BallBox) -> Sum:
-        """The same with a part of the second set; it lands alike."""
+        """The same with a part of the second set; its matrices are the same."""
         part = Sum(self.first, second, self.limits)
         part._ends = self._ends
         return part
@@ -551,7 +553,7 @@ class Sum:
         return both if self.limits is None else np.fmin(both, self.limits.support(third, owner))
 
     def parted(self, t: Array) -> tuple[Array, Array, Array]:
-        """Coefficients or places by the parts whose landings stand side by side."""
+        """Coefficients or places by the parts whose matrices stand side by side."""
         one, other = self._ends
         return t[:, :one], t[:, one:other], t[:, other:]
 

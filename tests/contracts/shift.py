@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 from fractions import Fraction
 from typing import Any
 
@@ -17,14 +18,15 @@ import pytest
 from isonomy.certificates.dual import Dual, best_mixture, cells_of_table
 from isonomy.certificates.protocol import Shift
 from isonomy.certificates.shifts import KINDS, shift_of
+from isonomy.certificates.transport import Transport
 from isonomy.certificates.worst_case import Points
 from isonomy.errors import IsonomyError, UnsupportedOperationError
 from isonomy_verify import shifts as kernel
 from isonomy_verify.arithmetic import exact_sum, mean_up, products_down
 from isonomy_verify.dual import Cells
 from isonomy_verify.layout import SHIFTS
+from isonomy_verify.reweighting import Composable, sample_of
 from isonomy_verify.reweighting import bounds as kernel_bounds
-from isonomy_verify.reweighting import sample_of
 
 MULTIPLIERS = (0.0, 1e-9, 0.03, 0.2, 0.7, 1.0, 5.0, 1e9)
 
@@ -147,6 +149,34 @@ class ReweightingContract:
             assert (masses >= 0).all() and mean == pytest.approx(found.lower, rel=1e-9)
             wider = shift.answer(people.high + 0.01, people.low, people.weights, people.groups, 2.0)
             assert wider.upper >= found.upper  # bounds rise with values
+
+    @pytest.mark.parametrize("seed", range(2))
+    def test_a_mean_that_is_too_small_hides_no_more_than_the_kernel_says(self, seed: int) -> None:
+        """With the same hints; but where bounds are about any people whose own are in the same bins."""
+        rng = np.random.default_rng(seed)
+        groups, weights = np.append(np.arange(3), rng.integers(0, 3, 37)), rng.uniform(0.1, 2, 40)
+        for shift in self.shifts():
+            own = self.cells(groups)
+            if own.ndim == 2:
+                shift = self.tilted(shift, own, weights)
+            people = sample_of(rng.random(40), np.zeros(40), weights, own)
+            hints = shift.hints(people)
+            steepest = shift.kernel.steepest(people, hints, 1.0)
+            for count in (1, 5, 40) if steepest else ():
+                some = rng.choice(40, count, replace=False)
+                more = people.high.copy()
+                more[some] += rng.uniform(0, 1, count)
+                gained = shift.kernel.upper(people._replace(high=more), hints) - shift.kernel.upper(people, hints)
+                lost = Fraction(mean_up(more - people.high, weights))
+                assert float(gained) <= float(steepest * lost) * (1 + 1e-9) + 1e-9
+
+    def test_people_move_afterwards_or_that_is_refused(self) -> None:
+        for shift in self.shifts():
+            if shift.uncomposed:
+                with pytest.raises(IsonomyError, match=re.escape(shift.uncomposed)):
+                    shift & Transport(0.1)
+            else:  # the checker has what it needs
+                assert isinstance(shift.kernel, Composable) and (shift & Transport(0.1)).first == shift
 
     def test_workers_and_files_know_it(self) -> None:
         for shift in self.shifts():

@@ -1,4 +1,4 @@
-"""Sets of moves: support functions and landings against members and maxima in exact rationals."""
+"""Sets of moves: support functions and linear images against members and maxima in exact rationals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def dot(a: Any, b: Any) -> Fraction:
 
 
 def claims_of(region: Region, linear_image: LinearImage, c: Array) -> Array:
-    """What a landing says of ``c·(W v)`` for coefficients (p, width), for row 0."""
+    """What a linear image says of ``c·(W v)`` for coefficients (p, width), for row 0."""
     with np.errstate(all="ignore"):
         reach = region.support(c @ linear_image.matrix, np.zeros(len(c), dtype=np.int64))
         return np.asarray(reach + np.abs(c) @ linear_image.loss)
@@ -366,6 +366,16 @@ def test_only_an_exact_0_meets_no_bounds() -> None:
         linear_image = ball.linear_image(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([[0.0, 1.0], [1.0, 0.0]]))
     assert math.isfinite(linear_image.reach[0, 0]) and linear_image.reach[0, 1] == math.inf
     assert math.isfinite(linear_image.high[0, 0])
+
+
+def test_what_underflows_to_0_meets_no_bounds_either() -> None:
+    """Both columns of the split's product underflow to the weight itself; exactly, one of them does not."""
+    root, free = 2.0**-100 * np.array([[1.0, 1 + 2.0**-30]]), np.full((1, 2), math.inf)
+    box = BallBox(-free, free, root, 2.0, np.ones(1), inverse=np.array([[2.0**100], [0.0]]))
+    for scale in (2.0**-1060, 1.0):  # along (1 + 2^-30, -1) the ball holds nothing back
+        assert box.support(np.full((1, 2), scale), EVERYBODY)[0] == math.inf
+    along = BallBox(-free, free, np.array([[1.0, 1.0]]), 2.0, np.ones(1), inverse=np.array([[1.0], [0.0]]))
+    assert along.support(np.zeros((1, 2)), EVERYBODY)[0] == pytest.approx(0.0, abs=1e-200)
 
 
 @pytest.mark.parametrize("seed", range(8))

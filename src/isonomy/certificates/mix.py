@@ -39,6 +39,7 @@ class Mix(Reweighting):
     noun: ClassVar[str] = "mix"
     covered: ClassVar[str] = "mixtures of groups"
     size_name: ClassVar[str] = "strangers"
+    uncomposed: ClassVar[str] = ""
     span: ClassVar[tuple[float, float]] = (0.0, 1 - 2.0**-20)
     curve_words: ClassVar[tuple[str, str, str]] = (
         "Mixtures of groups",

@@ -32,6 +32,7 @@ class Part(Reweighting):
     noun: ClassVar[str] = "part"
     covered: ClassVar[str] = "parts"
     size_name: ClassVar[str] = "at_least"
+    uncomposed: ClassVar[str] = ""
     span: ClassVar[tuple[float, float]] = (1.0, 2.0**-20)
     curve_words: ClassVar[tuple[str, str, str]] = (
         "Parts of the population",

@@ -67,11 +67,14 @@ class ShiftBounds:
 class Reweighting(Shift):
     """A shift in which no individual moves: some count more than others, and a share may be strangers.
 
-    A member defines :attr:`kernel`, :meth:`hints`, :meth:`masses` and the words.
+    A member defines :attr:`kernel`, :meth:`hints`, :meth:`masses`, :meth:`measured`, its section and the words, of
+    which :meth:`terms` names its size.
     """
 
-    uncomposed: ClassVar[str] = ""
-    """Why people cannot move afterwards; "" where they can."""
+    uncomposed: ClassVar[str] = (
+        "Nothing is proved of people who move after this shift: give both in a list, each with an answer of its own."
+    )
+    """Why people cannot move afterwards; "" where they can, which the kernel's ``Composable`` says, too."""
 
     moved_note: ClassVar[str] = ""
     """What is meant otherwise where people move afterwards."""

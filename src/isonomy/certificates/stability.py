@@ -40,6 +40,7 @@ class Stability(Reweighting):
     kind: ClassVar[str] = "stability"
     covered: ClassVar[str] = "populations of the index"
     size_name: ClassVar[str] = "kappa"
+    uncomposed: ClassVar[str] = ""
     curve_words: ClassVar[tuple[str, str, str]] = (
         "Populations by stability index",
         "Stability index, at most",
