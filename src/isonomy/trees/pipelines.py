@@ -234,16 +234,16 @@ def _bin(step: Any, columns: list[Source]) -> list[Source]:
     made: list[Source] = []
     for column, edges in zip(columns, step.bin_edges_, strict=True):
         inner = np.asarray(edges, dtype=np.float64)[1:-1]
-        bins = _without_gap(column).then(_binned(inner))
+        bins, levels = _without_gap(column).then(_binned(inner)), tuple(map(float, range(len(inner) + 1)))
         if step.encode == "ordinal":
-            levels = tuple(map(float, range(len(inner) + 1)))
             made.append(bins if column.labels or column.place is not None else replace(bins, levels=levels))
             continue
         if column.labels or column.place is not None:
             raise UnsupportedOperationError("bins of a category are not read.")
         for place in range(len(inner) + 1):
             gap = None if bins.gap is None else float(bins.gap == place)
-            made.append(replace(bins, place=place, sides=(0.0, 1.0), gap=gap, sparse=step.encode == "onehot"))
+            sparse = step.encode == "onehot"
+            made.append(replace(bins, place=place, sides=(0.0, 1.0), gap=gap, levels=levels, sparse=sparse))
     return made
 
 
