@@ -66,8 +66,8 @@ def _held(own: Sequence[Source], last: int) -> float | None:
     """Return the bin of a missing cell, or one of its bins that no column tells apart; None where it is refused."""
     if own[0].gap is None:
         return None
-    told = {int(each.place or 0): each.gap == each.sides[1] for each in own if each.sides[0] != each.sides[1]}
-    bins = [place for place, inside in told.items() if inside] or sorted({*range(last + 1)} - told.keys())
+    known = {int(each.place or 0): each.gap == each.sides[1] for each in own if each.sides[0] != each.sides[1]}
+    bins = [place for place, inside in known.items() if inside] or sorted({*range(last + 1)} - known.keys())
     return float(bins[0])
 
 
