@@ -103,6 +103,19 @@ def test_missing_cells_of_bins_that_a_threshold_makes_alike(limit: float, fill: 
     agree(pipeline, read_trees(pipeline), gaps)
 
 
+@pytest.mark.parametrize("limit", [40.2, np.float64(40.2), np.float32(40.2)], ids=["float", "64", "32"])
+def test_a_threshold_of_float32_numbers(limit: Any) -> None:
+    """A float is rounded to the type of the numbers; a number of numpy has a type of its own."""
+    frame, y = people()
+    frame = frame[NUMBERS].astype(np.float32)
+    frame.iloc[:60] = [np.float32(40.2), np.float32(np.nextafter(np.float32(40.2), np.float32(0)))]
+    frame.iloc[60:120] = np.float32(np.nextafter(np.float32(40.2), np.float32(99)))
+    y = (frame["age"] >= np.float32(40.2)).astype(int).to_numpy()
+    model = ensemble.RandomForestClassifier(6, random_state=0)
+    pipeline = make_pipeline(Binarizer(threshold=limit), model).fit(frame, y)
+    agree(pipeline, read_trees(pipeline, dtype="float32"), frame)
+
+
 def test_single_bins_as_categories() -> None:
     frame, y = people()
     model = ensemble.HistGradientBoostingClassifier(max_iter=3, categorical_features=[0, 1, 2])

@@ -222,8 +222,8 @@ _RISING = (
 
 
 def _binarize(step: Any, columns: list[Source]) -> list[Source]:
-    limit = float(step.threshold)
-    made = [_without_gap(column).then(lambda x: (x > x.dtype.type(limit)).astype(x.dtype)) for column in columns]
+    limit = step.threshold if isinstance(step.threshold, np.generic) else float(step.threshold)  # as numpy compares
+    made = [_without_gap(column).then(lambda x: (x > limit).astype(x.dtype)) for column in columns]
     return [each if each.labels or each.place is not None else replace(each, levels=(0.0, 1.0)) for each in made]
 
 
