@@ -116,6 +116,19 @@ def test_a_threshold_of_float32_numbers(limit: Any) -> None:
     agree(pipeline, read_trees(pipeline, dtype="float32"), frame)
 
 
+def test_a_table_of_float32_behind_steps_is_refused() -> None:
+    """There a pipeline computes in float32, and puts numbers at the edges into other bins."""
+    frame, y = people()
+    frame = frame[NUMBERS].astype(np.float32)
+    steps = (StandardScaler(), bins(encode="onehot-dense"), ensemble.RandomForestClassifier(4, random_state=0))
+    pipeline = make_pipeline(*steps).fit(frame, y)
+    asked: dict[str, Any] = {"label": "y", "similar": {"age": 3, "income": 10}, "progress": None, "quiet": True}
+    with pytest.raises(DataError, match=r"'age' holds float32 numbers.*frame.astype"):
+        isonomy.audit(pipeline, frame.assign(y=y)[:30], **asked)
+    assert isonomy.audit(pipeline, frame.astype(np.float64).assign(y=y)[:30], **asked).certificate
+    assert isonomy.audit(pipeline[-1].fit(frame, y), frame.assign(y=y)[:30], **asked).certificate
+
+
 def test_single_bins_as_categories() -> None:
     frame, y = people()
     model = ensemble.HistGradientBoostingClassifier(max_iter=3, categorical_features=[0, 1, 2])

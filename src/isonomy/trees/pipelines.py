@@ -222,7 +222,9 @@ _RISING = (
 
 
 def _binarize(step: Any, columns: list[Source]) -> list[Source]:
-    limit = step.threshold if isinstance(step.threshold, np.generic) else float(step.threshold)  # as numpy compares
+    limit: Any = (
+        step.threshold if isinstance(step.threshold, np.generic) else float(step.threshold)
+    )  # as numpy compares
     made = [_without_gap(column).then(lambda x: (x > limit).astype(x.dtype)) for column in columns]
     return [each if each.labels or each.place is not None else replace(each, levels=(0.0, 1.0)) for each in made]
 
@@ -334,8 +336,9 @@ def _raw_column(name: str, raw: int, sources: Sequence[Source], forest: Forest) 
             raise UnsupportedOperationError(f"column {name!r} is read as a number and as a category.")
         missing = all(_takes(each.gap, forest.columns[j]) for j, each in own)
         least = max((each.least for _, each in own), default=-np.inf)
+        runs_in = next((np.dtype(each.dtype).name for _, each in own if each.steps), "")
         return (
-            Column(name, missing=missing, least=least)
+            Column(name, missing=missing, least=least, runs_in=runs_in)
             if kinds <= {"number"}
             else replace(forest.columns[own[0][0]], name=name)
         )
