@@ -90,6 +90,10 @@ NUMBERS: dict[str, Any] = {
         )
         for scaler in (StandardScaler(), MinMaxScaler((1, 3)), RobustScaler())
     },
+    **{
+        f"outcome {scaler}": lambda scaler=scaler: TransformedTargetRegressor(lm.Ridge(), transformer=scaler)
+        for scaler in (StandardScaler(with_mean=False), StandardScaler(with_std=False))
+    },
 }
 
 
@@ -235,3 +239,19 @@ def test_a_curve_that_is_flat_gives_one_probability() -> None:
     model = CalibratedClassifierCV(FrozenEstimator(inner), method="isotonic").fit(frame, falling)
     given = Network.from_sklearn(model, schema())(schema().encode(frame).x)
     assert np.abs(given - model.predict_proba(frame)).max() < 1e-12
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda each: each, make_pipeline, FrozenEstimator], ids=["alone", "pipeline", "frozen"]
+)
+def test_a_curve_of_a_multinomial_decision_is_refused(wrap: Any) -> None:
+    """Of older versions, whose probabilities are those of twice the decision, which is what the curve is asked."""
+    inner = wrap(lm.LogisticRegression())
+    if wrap is FrozenEstimator:
+        inner.estimator.fit(columns().fit_transform(rows(150)), outcome(rows(150)))
+    model = fitted(make_pipeline(columns(), CalibratedClassifierCV(inner, ensemble=False)))
+    last: Any = model[-1].calibrated_classifiers_[0].estimator
+    last = last if wrap is not make_pipeline else last[-1]
+    (last.estimator if wrap is FrozenEstimator else last).multi_class = "multinomial"
+    with pytest.raises(NetworkError, match="the score of"):
+        Network.from_sklearn(model, schema())

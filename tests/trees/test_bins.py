@@ -80,6 +80,63 @@ def test_missing_cells() -> None:
             read_trees(pipeline.fit(frame[NUMBERS], y)).outputs(gaps)
 
 
+@pytest.mark.parametrize("kept", [[0], [0, 1], [1, 2, 4, 5], [3], [2, 1, 0, 0]], ids=str)
+def test_bins_of_which_a_pipeline_keeps_some(kept: list[int]) -> None:
+    """A bin whose column is dropped is still one, and no other."""
+    frame, y = people()
+    steps = (bins(4, encode="onehot-dense"), ColumnTransformer([("kept", "passthrough", kept)]))
+    pipeline = make_pipeline(*steps, ensemble.RandomForestClassifier(6, random_state=0)).fit(frame[NUMBERS], y)
+    agree(pipeline, read_trees(pipeline), edges(frame[NUMBERS], read_trees(pipeline)))
+
+
+@pytest.mark.parametrize("limit", [0.5, 2, 3, -1])
+@pytest.mark.parametrize("fill", [1e4, 1e5, 20.0])
+def test_missing_cells_of_bins_that_a_threshold_makes_alike(limit: float, fill: float) -> None:
+    """What says nothing of a bin does not say that a filled cell is in it."""
+    frame, y = people()
+    gaps = frame[NUMBERS].mask(np.random.default_rng(0).random((len(frame), 2)) < 0.2)
+    steps = (
+        SimpleImputer(strategy="constant", fill_value=fill), bins(4, encode="onehot-dense", strategy="uniform"),
+        StandardScaler(), Binarizer(threshold=limit),
+    )  # fmt: skip
+    pipeline = make_pipeline(*steps, ensemble.RandomForestClassifier(6, random_state=0)).fit(gaps, y)
+    agree(pipeline, read_trees(pipeline), gaps)
+
+
+@pytest.mark.parametrize("limit", [40.2, np.float64(40.2), np.float32(40.2)], ids=["float", "64", "32"])
+def test_a_threshold_of_float32_numbers(limit: Any) -> None:
+    """A float is rounded to the type of the numbers; a number of numpy has a type of its own."""
+    frame, y = people()
+    frame = frame[NUMBERS].astype(np.float32)
+    frame.iloc[:60] = [np.float32(40.2), np.float32(np.nextafter(np.float32(40.2), np.float32(0)))]
+    frame.iloc[60:120] = np.float32(np.nextafter(np.float32(40.2), np.float32(99)))
+    y = (frame["age"] >= np.float32(40.2)).astype(int).to_numpy()
+    model = ensemble.RandomForestClassifier(6, random_state=0)
+    pipeline = make_pipeline(Binarizer(threshold=limit), model).fit(frame, y)
+    agree(pipeline, read_trees(pipeline, dtype="float32"), frame)
+
+
+def test_a_table_of_float32_behind_steps_is_refused() -> None:
+    """There a pipeline computes in float32, and puts numbers at the edges into other bins."""
+    frame, y = people()
+    frame = frame[NUMBERS].astype(np.float32)
+    steps = (StandardScaler(), bins(encode="onehot-dense"), ensemble.RandomForestClassifier(4, random_state=0))
+    pipeline = make_pipeline(*steps).fit(frame, y)
+    asked: dict[str, Any] = {"label": "y", "similar": {"age": 3, "income": 10}, "progress": None, "quiet": True}
+    with pytest.raises(DataError, match=r"'age' holds float32 numbers.*frame.astype"):
+        isonomy.audit(pipeline, frame.assign(y=y)[:30], **asked)
+    assert isonomy.audit(pipeline, frame.astype(np.float64).assign(y=y)[:30], **asked).certificate
+    assert isonomy.audit(pipeline[-1].fit(frame, y), frame.assign(y=y)[:30], **asked).certificate
+
+
+def test_single_bins_as_categories() -> None:
+    frame, y = people()
+    model = ensemble.HistGradientBoostingClassifier(max_iter=3, categorical_features=[0, 1, 2])
+    pipeline = make_pipeline(bins(4, encode="onehot-dense"), model).fit(frame[NUMBERS], y)
+    with pytest.raises(NetworkError, match="single bins that are categories"):
+        read_trees(pipeline)
+
+
 def test_numbers_without_a_logarithm() -> None:
     """The forest refuses them by row, and a schema that allows them by name."""
     frame, y = people()

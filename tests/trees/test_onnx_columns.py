@@ -90,3 +90,62 @@ def test_what_is_not_read_is_named(tmp_path: Path) -> None:
     onnx.save(file, tmp_path / "turned.onnx")
     with pytest.raises(NetworkError, match="turns numbers around"):
         read_trees(tmp_path / "turned.onnx")
+
+
+def small(path: Path, nodes: list[onnx.NodeProto], inputs: dict[str, tuple[int, int]], **constants: Any) -> Any:
+    """Save a tree of two tests behind some nodes, of columns 0 and 1 of the tensor 'cells'; return its session."""
+    lists: dict[str, Any] = {
+        "nodes_nodeids": [0, 1, 2, 3, 4], "nodes_featureids": [0, 1, 0, 0, 0],
+        "nodes_modes": ["BRANCH_LEQ", "BRANCH_LEQ", "LEAF", "LEAF", "LEAF"], "nodes_values": [0.5, 0.5, 0.0, 0.0, 0.0],
+        "nodes_truenodeids": [2, 3, 0, 0, 0], "nodes_falsenodeids": [1, 4, 0, 0, 0], "nodes_treeids": [0] * 5,
+        "target_treeids": [0] * 3, "target_nodeids": [2, 3, 4], "target_ids": [0] * 3,
+        "target_weights": [1.0, 2.0, 3.0],
+    }  # fmt: skip
+    tree = onnx.helper.make_node("TreeEnsembleRegressor", ["cells"], ["out"], domain="ai.onnx.ml", n_targets=1, **lists)
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [*nodes, tree], "g", [info(name, kind, [None, width]) for name, (kind, width) in inputs.items()],
+        [info("out", onnx.TensorProto.FLOAT, [None, 1])],
+        [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )  # fmt: skip
+    versions = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=versions, ir_version=8), path)
+    return onnxruntime.InferenceSession(path)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_columns_without_names_are_in_the_order_of_the_inputs(scaled: bool, tmp_path: Path) -> None:
+    """Also where the file joins them in another one."""
+    number, node = (onnx.TensorProto.FLOAT, 1), onnx.helper.make_node
+    scale = node("Scaler", ["b"], ["c"], domain="ai.onnx.ml", offset=[0.25], scale=[2.0])
+    join = node("Concat", ["c" if scaled else "b", "a"], ["cells"], axis=1)
+    for width in (1, 2):
+        inputs = {"a": (number[0], width), "b": (number[0], 1)}
+        session = small(tmp_path / "m.onnx", [scale, join] if scaled else [join], inputs)
+        cells = np.random.default_rng(0).normal(0.5, 1, (60, width + 1)).astype(np.float32)
+        forest = read_trees(tmp_path / "m.onnx")
+        frame = pd.DataFrame(cells, columns=[each.name for each in forest.columns])
+        assert list(frame.columns) == (["a", "b"] if width == 1 else ["f0", "f1", "b"])
+        own = session.run(None, {"a": cells[:, :width], "b": cells[:, width:]})[0]
+        assert np.array_equal(own, forest.outputs(frame))
+
+
+def test_whole_numbers_and_cuts_are_refused(tmp_path: Path) -> None:
+    """Quotients of whole numbers are cut, and so are floats that are encoded; some constants differ by row."""
+    node, path = onnx.helper.make_node, tmp_path / "m.onnx"
+    whole, number = (onnx.TensorProto.INT64, 2), (onnx.TensorProto.FLOAT, 2)
+    cast = node("Cast", ["q"], ["cells"], to=onnx.TensorProto.FLOAT)
+    small(path, [node("Div", ["x", "by"], ["q"]), cast], {"x": whole}, by=np.array([7]))
+    with pytest.raises(NetworkError, match="Div of int64"):
+        read_trees(path)
+    small(path, [node("Clip", ["x", "low"], ["q"]), cast], {"x": whole}, low=np.array(2**24 + 1))
+    with pytest.raises(NetworkError, match="Clip of int64"):
+        read_trees(path)
+    small(path, [node("Mul", ["x", "by"], ["cells"])], {"x": number}, by=np.array([[1], [2]], dtype=np.float32))
+    with pytest.raises(NetworkError, match="differs from row to row"):
+        read_trees(path)
+    encoded = node("OneHotEncoder", ["x"], ["e"], domain="ai.onnx.ml", cats_int64s=[1, 2], zeros=1)
+    shape = node("Reshape", ["e", "shape"], ["cells"])
+    small(path, [encoded, shape], {"x": (number[0], 1)}, shape=np.array([-1, 2]))
+    with pytest.raises(NetworkError, match="cuts numbers to whole ones"):
+        read_trees(path)

@@ -301,6 +301,7 @@ def _check_live(model: Any, inputs: Inputs, given: GivenTable) -> None:
     apart = (np.abs(own - read) / scale).max(axis=1)
     if not (apart <= CLOSE).all():
         place = int(np.argmax(~(apart <= CLOSE)))
+        inputs.model.check_rows(inputs.schema, people.frame)  # which may say why
         raise NetworkError(
             f"'{inputs.model.name}' predicts {own[place].tolist()} for row {people.rows[places[place]]}, and "
             f"{read[place].tolist()} as it is read: a column has another meaning; give schema= with the right kinds."

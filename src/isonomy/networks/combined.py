@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 from sklearn import ensemble
+from sklearn import preprocessing as scalers
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.frozen import FrozenEstimator
 
 from isonomy.errors import UnsupportedOperationError
 from isonomy.networks.builder import Builder, Value
@@ -46,10 +48,19 @@ def _score(builder: Builder, source: Value | Table, estimator: Any, read: Read) 
     class."""
     decides = hasattr(estimator, "decision_function")
     value, head = read(source, estimator, "regression" if not hasattr(estimator, "predict_proba") else "auto")
-    doubled = getattr(estimator, "multi_class", "") == "multinomial"  # older versions: not the decision itself
+    doubled = getattr(_last(estimator), "multi_class", "") == "multinomial"  # older versions: not the decision itself
     if value.width != 1 or doubled or (decides and head == "probability"):
         raise UnsupportedOperationError(f"the score of {type(estimator).__name__} is not read.")
     return value if decides else _probability(builder, (value, head))
+
+
+def _last(estimator: Any) -> Any:
+    """Return the estimator that decides, at the end of pipelines and searches."""
+    if hasattr(estimator, "steps"):
+        return _last(estimator.steps[-1][1])
+    inner = getattr(estimator, "best_estimator_", None)
+    inner = estimator.estimator if inner is None and isinstance(estimator, FrozenEstimator) else inner
+    return estimator if inner is None else _last(inner)
 
 
 def _probability(builder: Builder, output: Result) -> Value:
@@ -124,9 +135,9 @@ def _bagged(builder: Builder, source: Value | Table, estimator: Any, read: Read)
 def _scaled_outcome(builder: Builder, source: Value | Table, estimator: Any, read: Read) -> Result:
     """Read a regression whose outcome was scaled, back in the outcome's own units."""
     scaler = estimator.transformer_
-    name, number = type(scaler).__name__, ExactAffine.coordinate(0)
-    if name not in _SCALERS:
-        what = getattr(getattr(scaler, "inverse_func", None), "__name__", name)
+    kind, number = type(scaler), ExactAffine.coordinate(0)
+    if kind not in _SCALERS:
+        what = getattr(getattr(scaler, "inverse_func", None), "__name__", kind.__name__)
         raise UnsupportedOperationError(
             f"the outcome is turned back by {what}, which is not affine; audit its 'regressor_', whose outcome is the "
             "transformed column."
@@ -134,7 +145,9 @@ def _scaled_outcome(builder: Builder, source: Value | Table, estimator: Any, rea
     value, head = read(source, estimator.regressor_)
     if head != "regression" or value.width != 1:
         raise UnsupportedOperationError("several outcomes are not turned back.")
-    minus, over, times, plus = (getattr(scaler, part, None) if part else None for part in _SCALERS[name])
+    minus, over, times, plus = (getattr(scaler, part, None) if part else None for part in _SCALERS[kind])
+    if not getattr(scaler, "with_mean", True):
+        minus = None  # it is stored all the same
     for part, back in ((plus, "minus"), (times, "over"), (over, "times"), (minus, "plus")):
         if part is None:
             continue
@@ -147,11 +160,11 @@ def _scaled_outcome(builder: Builder, source: Value | Table, estimator: Any, rea
 
 
 # scaler of an outcome -> the attributes of (value - minus) / over * times + plus
-_SCALERS: dict[str, tuple[str, str, str, str]] = {
-    "StandardScaler": ("mean_", "scale_", "", ""),
-    "RobustScaler": ("center_", "scale_", "", ""),
-    "MaxAbsScaler": ("", "scale_", "", ""),
-    "MinMaxScaler": ("", "", "scale_", "min_"),
+_SCALERS: dict[type, tuple[str, str, str, str]] = {
+    scalers.StandardScaler: ("mean_", "scale_", "", ""),
+    scalers.RobustScaler: ("center_", "scale_", "", ""),
+    scalers.MaxAbsScaler: ("", "scale_", "", ""),
+    scalers.MinMaxScaler: ("", "", "scale_", "min_"),
 }
 
 COMBINED: dict[type, Callable[[Builder, Value | Table, Any, Read], Result]] = {

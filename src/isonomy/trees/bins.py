@@ -43,11 +43,11 @@ def on_bins(forest: Forest, sources: Sequence[Source]) -> tuple[Forest, list[Sou
     made, columns = [sources[j] for j in kept], [forest.columns[j] for j in kept]
     tests: dict[int, Test] = {}
     for own in groups.values():
-        first, last = sources[own[0]], max(int(sources[j].place or 0) for j in own)
-        held = [float(sources[j].place or 0) for j in own if sources[j].gap == sources[j].sides[1]]
+        first, last = sources[own[0]], int(sources[own[0]].levels[-1])
+        held = _held([sources[j] for j in own], last)
         tests |= {j: Test(len(made), int(sources[j].place or 0), sources[j].sides, last) for j in own}
-        made.append(replace(first, place=None, sides=(0.0, 1.0), gap=held[0] if held else None, sparse=False))
-        columns.append(Column(forest.columns[own[0]].name, missing=bool(held)))
+        made.append(replace(first, place=None, sides=(0.0, 1.0), gap=held, levels=(), sparse=False))
+        columns.append(Column(forest.columns[own[0]].name, missing=held is not None))
     moved = {j: i for i, j in enumerate(kept)}
     trees = [_rebuilt(forest, t, moved, tests) for t in range(len(forest.root))]
     if sum(len(tree.left) for tree in trees) > max(GROWTH * len(forest.feature), 2**16):
@@ -60,6 +60,15 @@ _ARRAYS = {
     *("columns", "feature", "kind", "threshold", "subset", "masks", "missing_left", "unseen_left", "left", "right"),
     *("leaf", "value", "root", "output"),
 }
+
+
+def _held(own: Sequence[Source], last: int) -> float | None:
+    """Return the bin of a missing cell, or one of its bins that no column tells apart; None where it is refused."""
+    if own[0].gap is None:
+        return None
+    known = {int(each.place or 0): each.gap == each.sides[1] for each in own if each.sides[0] != each.sides[1]}
+    bins = [place for place, inside in known.items() if inside] or sorted({*range(last + 1)} - known.keys())
+    return float(bins[0])
 
 
 def _rebuilt(forest: Forest, number: int, moved: Mapping[int, int], tests: Mapping[int, Test]) -> Tree:
@@ -122,6 +131,10 @@ def _rebuilt(forest: Forest, number: int, moved: Mapping[int, int], tests: Mappi
 
 def _children(forest: Forest, node: int, test: Test) -> tuple[int, int]:
     """Return where numbers outside and inside of the bin go."""
+    if forest.kind[node] == CATEGORY:
+        raise UnsupportedOperationError(
+            "columns of single bins that are categories are not read; pass them as numbers."
+        )
     if forest.kind[node] == NUMBER_NOT_ZERO:
         raise UnsupportedOperationError("bins of which zero counts as missing are not read; use encode='ordinal'.")
     off, on = (side <= forest.threshold[node] for side in test.sides)

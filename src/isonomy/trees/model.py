@@ -110,7 +110,16 @@ class TreeModel(Model):
         return tuple(name for name, place in schema.slices.items() if tested[place].any())
 
     def check_rows(self, schema: Schema, frame: Any, first: int = 0) -> None:
-        """Refuse raw rows with a number that reaches other leaves than its coordinate does."""
+        """Refuse raw rows with a number that reaches other leaves than its coordinate does, and numbers of another type
+        than that in which a pipeline's steps were run."""
+        for each in () if self.forest is None else self.forest.columns:
+            kind = frame[each.name].dtype if each.runs_in == "float64" and each.name in frame else None
+            if isinstance(kind, np.dtype) and kind.kind == "f" and kind.itemsize < 8:
+                raise DataError(
+                    f"Column '{each.name}' holds {kind.name} numbers, with which '{self.name}' computes other steps "
+                    "than with float64: pass frame.astype({'" + each.name + "': 'float64'}), as the table that it "
+                    "predicts has to be."
+                )
         shared = None if self.forest is None else shared_number(self.forest, schema, self.reads, frame)
         if shared is not None:
             row, column, number, threshold = shared

@@ -7,6 +7,7 @@ all else is refused by its name. Numbers are float32, as the operators compute.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,18 @@ class Front:
         self.made = {output: node for node in graph.node for output in node.output}
         self.constants = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
         self.inputs = {each.name: each.type.tensor_type for each in graph.input if each.name not in self.constants}
-        self.names: list[str] = []
         self._read: dict[str, Columns] = {}
+        self._width = 0
+
+    def raw(self, name: str) -> tuple[list[str], Columns]:
+        """Return the names of the raw columns, in the order of the file's inputs, and the columns of a tensor."""
+        columns, names, moved = self.columns(name), list[str](), dict[int, int]()
+        for each in self.inputs:
+            own = self._read.get(each, [])
+            moved |= {column.raw: len(names) + i for i, column in enumerate(own)}
+            alone = len(own) == 1 and len(self.inputs) > 1
+            names += [each] if alone else [f"f{len(names) + i}" for i in range(len(own))]
+        return names, [replace(column, raw=moved[column.raw]) for column in columns]
 
     def columns(self, name: str) -> Columns:
         """Return the columns of a tensor."""
@@ -45,9 +56,7 @@ class Front:
         width = int(shape[1].dim_value) if len(shape) == 2 else 0
         if not 0 < width < _WIDEST or kind not in _KINDS:
             raise NetworkError(f"the input '{name}' does not say how many columns of numbers or texts it has.")
-        first = len(self.names)
-        alone = width == 1 and len(self.inputs) > 1
-        self.names += [name] if alone else [f"f{first + i}" for i in range(width)]
+        first, self._width = self._width, self._width + width
         return [Source(first + i, dtype=np.float32) for i in range(width)]
 
     def _made(self, name: str) -> Columns:
@@ -61,6 +70,14 @@ class Front:
             )
         options = {each.name: helper.get_attribute_value(each) for each in node.attribute}
         return rule(self, node, options)
+
+    def kind(self, name: str) -> int:
+        """Return the type of a tensor's cells."""
+        if name in self.inputs:
+            return int(self.inputs[name].elem_type)
+        node = self.made[name]
+        passed = node.op_type in ("Identity", "Reshape", "Gather", "ArrayFeatureExtractor", "Concat")
+        return self.kind(node.input[0]) if passed else int(TensorProto.FLOAT)
 
     def constant(self, name: str) -> Any:
         """Return a constant operand."""
@@ -119,12 +136,21 @@ def _arithmetic(front: Front, node: onnx.NodeProto, options: Options) -> Columns
     first, second = node.input
     turned = first in front.constants and node.op_type in ("Add", "Mul")
     columns = front.columns(second if turned else first)
-    operand = np.asarray(front.constant(first if turned else second), np.float32)
+    operand = front.constant(first if turned else second)
+    _refuse_whole(node, operand)
+    if any(length != 1 for length in operand.shape[:-1]):
+        raise UnsupportedOperationError(f"a constant that differs from row to row stands in {node.op_type}.")
     constants = np.broadcast_to(operand.reshape(-1), len(columns))
     operation: Any = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}[node.op_type]
     if node.op_type in ("Mul", "Div") and not (constants > 0).all():
         raise UnsupportedOperationError("a scale that is not positive turns numbers around.")
     return [column.then(_with(operation, each)) for column, each in zip(columns, constants, strict=True)]
+
+
+def _refuse_whole(node: onnx.NodeProto, operand: Any) -> None:
+    """Refuse arithmetic of whole numbers, whose quotients are cut and whose sums are not rounded."""
+    if operand.dtype != np.float32:
+        raise UnsupportedOperationError(f"{node.op_type} of {operand.dtype} in front of the trees, which is not read.")
 
 
 def _with(operation: Any, constant: Any) -> Step:
@@ -134,13 +160,17 @@ def _with(operation: Any, constant: Any) -> Step:
 def _clipped(front: Front, node: onnx.NodeProto, options: Options) -> Columns:
     ends = [options.get(part) for part in ("min", "max")]
     for i, name in enumerate(node.input[1:3]):
-        ends[i] = float(front.constant(name)) if name else None
+        if name:
+            ends[i] = front.constant(name)
+            _refuse_whole(node, ends[i])
     low, high = (np.float32(usual if end is None else end) for end, usual in zip(ends, (-np.inf, np.inf), strict=True))
     return [column.then(lambda x: np.clip(x, low, high)) for column in front.columns(node.input[0])]
 
 
 def _encoded(front: Front, node: onnx.NodeProto, options: Options) -> Columns:
     written = options.get("cats_strings") or options.get("cats_int64s") or []
+    if written and front.kind(node.input[0]) == TensorProto.FLOAT:
+        raise UnsupportedOperationError("a OneHotEncoder of float32 cuts numbers to whole ones; give it int64.")
     cells = [each.decode() if isinstance(each, bytes) else each for each in written]
     unseen = 0.0 if options.get("zeros", 1) else None
     return [

@@ -59,17 +59,15 @@ def read_onnx_trees(path: Path) -> Forest:
 
 def _front(graph: onnx.GraphProto, name: str) -> tuple[list[str], list[Source], list[str]] | None:
     """Return names of the columns at a tensor, these as made of raw ones, and names of those; None where it is one of
-    the file's inputs, or some of them side by side."""
+    the file's inputs, or some of them side by side, in their order."""
     made = {output: node for node in graph.node for output in node.output}
-    sources = {each.name for each in graph.input}
     while name in made and made[name].op_type == "Identity":
         name = made[name].input[0]
     parts = made[name].input if name in made and made[name].op_type == "Concat" else [name]
-    if all(part in sources for part in parts):
+    if list(parts) == [each.name for each in graph.input if each.name in parts]:
         return None
-    front = Front(graph)
-    columns = front.columns(name)
-    return [f"f{i}" for i in range(len(columns))], columns, front.names
+    names, columns = Front(graph).raw(name)
+    return [f"f{i}" for i in range(len(columns))], columns, names
 
 
 def _plain(value: Any) -> Any:

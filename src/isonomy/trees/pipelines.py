@@ -222,8 +222,10 @@ _RISING = (
 
 
 def _binarize(step: Any, columns: list[Source]) -> list[Source]:
-    limit = float(step.threshold)
-    made = [_without_gap(column).then(lambda x: (x > x.dtype.type(limit)).astype(x.dtype)) for column in columns]
+    limit: Any = (
+        step.threshold if isinstance(step.threshold, np.generic) else float(step.threshold)
+    )  # as numpy compares
+    made = [_without_gap(column).then(lambda x: (x > limit).astype(x.dtype)) for column in columns]
     return [each if each.labels or each.place is not None else replace(each, levels=(0.0, 1.0)) for each in made]
 
 
@@ -234,16 +236,16 @@ def _bin(step: Any, columns: list[Source]) -> list[Source]:
     made: list[Source] = []
     for column, edges in zip(columns, step.bin_edges_, strict=True):
         inner = np.asarray(edges, dtype=np.float64)[1:-1]
-        bins = _without_gap(column).then(_binned(inner))
+        bins, levels = _without_gap(column).then(_binned(inner)), tuple(map(float, range(len(inner) + 1)))
         if step.encode == "ordinal":
-            levels = tuple(map(float, range(len(inner) + 1)))
             made.append(bins if column.labels or column.place is not None else replace(bins, levels=levels))
             continue
         if column.labels or column.place is not None:
             raise UnsupportedOperationError("bins of a category are not read.")
         for place in range(len(inner) + 1):
             gap = None if bins.gap is None else float(bins.gap == place)
-            made.append(replace(bins, place=place, sides=(0.0, 1.0), gap=gap, sparse=step.encode == "onehot"))
+            sparse = step.encode == "onehot"
+            made.append(replace(bins, place=place, sides=(0.0, 1.0), gap=gap, levels=levels, sparse=sparse))
     return made
 
 
@@ -334,8 +336,9 @@ def _raw_column(name: str, raw: int, sources: Sequence[Source], forest: Forest) 
             raise UnsupportedOperationError(f"column {name!r} is read as a number and as a category.")
         missing = all(_takes(each.gap, forest.columns[j]) for j, each in own)
         least = max((each.least for _, each in own), default=-np.inf)
+        runs_in = next((np.dtype(each.dtype).name for _, each in own if each.steps), "")
         return (
-            Column(name, missing=missing, least=least)
+            Column(name, missing=missing, least=least, runs_in=runs_in)
             if kinds <= {"number"}
             else replace(forest.columns[own[0][0]], name=name)
         )
