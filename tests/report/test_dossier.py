@@ -14,13 +14,15 @@ import pytest
 
 from isonomy.auditing.dossier import DOSSIER_FILES, check_dossier, write_dossier
 from isonomy.errors import FileError, ParameterError
+from isonomy.escapes import for_markdown
 from isonomy.files import file_hash
 from isonomy.networks import Network
 from isonomy.report.dossier import CERTIFICATE, TO_FILL_IN, Dossier
 from isonomy.report.facts import facts_of
 from isonomy.report.findings import Findings
 from isonomy.report.laws import Laws
-from isonomy.report.sections import Fact
+from isonomy.report.sections import NOTHING, Fact
+from isonomy.report.text import to_model_card
 
 from .audits import audit
 
@@ -167,3 +169,50 @@ def test_what_is_proved_under_a_condition_says_so() -> None:
         patch.setattr(Network, "condition", "given these predictions", raising=False)
         page = Dossier(audit(title="asked"), Laws.read(), HASH).page()
     assert "people, given these predictions." in page
+    assert "seen in the model itself" not in page and "The model itself was not read" in page
+
+
+def test_numbers_that_are_conditional_decide_nothing() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Network, "condition", "given these predictions", raising=False)
+        page = Dossier(audit("regression", title="asked"), Laws.read(), HASH).page()
+    assert page.count("alone: the model decides nothing, it gives a number.") == 2
+
+
+def test_the_page_has_the_verdict_on_epsilon() -> None:
+    findings = audit()
+    assert findings.verdict is not None
+    assert for_markdown(facts_of(findings)["summary"].sentences[0]) in Dossier(findings, Laws.read(), HASH).page()
+
+
+def test_columns_that_read_alike_keep_their_own_moves() -> None:
+    """``a_b`` and ``a b`` are the same words in a sentence, and two rows of the table."""
+    findings = audit()
+    alike = {"income": "a_b", "rank": "a b"}
+    features = tuple(replace(each, name=alike.get(each.name, each.name)) for each in findings.people.schema.features)
+    schema = replace(findings.people.schema, features=features)
+    problem = replace(findings.certificate.problem, schema=schema)
+    local = object.__new__(type(findings.certificate.local))
+    local.__dict__.update(findings.certificate.local.__dict__ | {"problem": problem})
+    certificate = object.__new__(type(findings.certificate))
+    certificate.__dict__.update(findings.certificate.__dict__ | {"local": local})
+    inputs = Dossier(
+        replace(findings, people=replace(findings.people, schema=schema), certificate=certificate), Laws.read(), HASH
+    ).inputs.set_index("input")["similar_people_may_differ"]
+    assert inputs["a_b"].startswith("by up to 5%") and inputs["a b"] == "by up to 1 level more or less"
+
+
+def test_a_card_claims_no_more_than_the_certificate() -> None:
+    """Of a model of which only predictions are known it says so, and that nothing was proved is no bound."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Network, "condition", "given these predictions", raising=False)
+        card = to_model_card(facts_of(audit(title="asked again")))
+    assert "| All of this holds | given these predictions |" in card and "Proved by" not in card
+    assert Fact("upper", "Mean", 1.0, "up", True, NOTHING).bounded == NOTHING
+    assert "certificate.json --data FOLDER" in to_model_card(facts_of(audit(redacted=True)))
+
+
+@pytest.mark.parametrize("redacted", [False, True])
+def test_the_median_is_somebodys_score(redacted: bool) -> None:
+    dossier = Dossier(audit(redacted=redacted, group=None), Laws.read(), HASH)
+    assert "above the median of all" in dossier.rate and any(map(str.isdigit, dossier.rate)) != redacted
