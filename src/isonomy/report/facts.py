@@ -185,7 +185,7 @@ class Sheet:
         counts = self.turns.counts()
         labels = {
             "alone": "would be decided otherwise with other protected attributes alone",
-            "together": "only if other things differ too" if self.audit.joint is not None
+            "together": f"{'' if self.turns.unsure else 'only '}if other things differ too" if self.audit.joint is not None
             else "would be decided otherwise with the differences asked about",
             "never": "proved: nothing that was asked about changes them",
             "open": "neither shown nor proved",

@@ -22,7 +22,7 @@ MARKDOWN_CODES = (
 )  # fmt: skip
 """The facts of an audit that a page of Markdown shows, in this order."""
 
-CARD_CODES = (*MARKDOWN_CODES[1:13], "population.upper", "favourable", "threshold", "four_fifths")
+CARD_CODES = ("condition", *MARKDOWN_CODES[1:13], "population.upper", "favourable", "threshold", "four_fifths")
 """The facts of an audit that a model card shows; of decisions those of the whole question only where no other are."""
 
 
@@ -75,9 +75,9 @@ def to_model_card(facts: Facts) -> str:
     lines += ["### Who counts as similar", "", *_table(asked.tables[0]), "### Limits", ""]
     lines += [f"- {fact.words}: {fact.value}" for fact in asked.facts if fact.code == "not_proved"]
     lines += ["", "### What was audited", "", *_table(facts["check"].tables[0])]
-    return "\n".join(
-        [*lines, f"Proved by isonomy {version('isonomy')}; `isonomy verify` derives every bound again.", ""]
-    )
+    data = " --data FOLDER" if facts.redacted else ""
+    check = f"`isonomy verify certificate.json{data}` derives again what the certificate claims."
+    return "\n".join([*lines, f"Made by isonomy {version('isonomy')}; {check}", ""])
 
 
 def change_to_markdown(facts: Facts) -> str:
