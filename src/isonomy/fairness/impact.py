@@ -26,7 +26,7 @@ UNKNOWN, SMALL = "unknown", "small"
 """Why a group is counted and not compared."""
 
 UNRATED, NONE, ALONE = "no rate", "none selected", "no other group"
-"""Why a group that could be compared has no ratio: it has no weight, no group has a rate above 0, it is the only one."""
+"""Why a group that could be compared has no ratio: it has no weight, no group has a rate above 0, no other is left."""
 
 
 def impact_ratios(

@@ -182,10 +182,10 @@ class Sheet:
 
     def finding(self) -> Section:
         """Return who changes and who does not, in three or four numbers, and the figure of everybody."""
-        counts = self.turns.counts()
+        counts, only = self.turns.counts(), "" if self.turns.unsure else "only "
         labels = {
             "alone": "would be decided otherwise with other protected attributes alone",
-            "together": f"{'' if self.turns.unsure else 'only '}if other things differ too" if self.audit.joint is not None
+            "together": f"{only}if other things differ too" if self.audit.joint is not None
             else "would be decided otherwise with the differences asked about",
             "never": "proved: nothing that was asked about changes them",
             "open": "neither shown nor proved",
