@@ -219,8 +219,8 @@ class Dossier:
             f"The rate is the {for_markdown(self.rate)}; the ratio sets it against the highest rate among the groups "
             f"that are compared. Groups below {least} of the people ({SMALL}) and those of which a value is not known "
             f"({UNKNOWN}) are counted and not compared, nor is the only one that is left ({ALONE}). "
-            f"{people.excluded:,} rows of the table did not fit the schema and are not counted. Counted on these people, "
-            "with 95 % intervals; not proved."
+            f"{people.excluded:,} rows of the table did not fit the schema and are not counted. Counted on these "
+            "people, with 95 % intervals; not proved."
         )
         hidden = (
             f" Groups of fewer than {SMALLEST} people are not shown, nor others that tell of them by subtraction: "
