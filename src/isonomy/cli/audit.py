@@ -180,7 +180,7 @@ def _run(plan: Plan, asked: Question | None = None, kept: tuple[Path, Path | Non
     withheld = " --data FOLDER, the evidence of the same audit without --redact" if plan.redact else ""
     check = f"Derive every claim again: isonomy verify {shlex.quote(str(target / 'certificate.json'))}{withheld}"
     where = () if kept is None else (f"Dossier: {kept[0] / 'dossier.md'}, with its tables and the audit.",)
-    others = further_verdicts(findings) if plan.shift else []  # otherwise the audit's own choice
+    others = further_verdicts(findings)
     where = (*(f"{kind}: {sentence}" for kind, sentence in others if kind != "certified"), *where)
     given = {facts_of(findings).verdict, *(kind for kind, _ in others)}
     status = next((_STATUS[each] for each in _STATUS if each in given), 0)

@@ -52,9 +52,10 @@ def facts_of(audit: Findings) -> Facts:
 
 
 def further_verdicts(audit: Findings) -> list[tuple[Verdict, str]]:
-    """Return the verdicts on the shifts besides the first, each with a sentence; none without epsilon."""
+    """Return the verdicts on the shifts besides the first that were asked about, each with a sentence; none without
+    epsilon."""
     facts, still = facts_of(audit), audit.certificate.shift.ground_cost is None
-    if facts.verdict is None:
+    if facts.verdict is None or not audit.shifts_asked:
         return []
     verdicts = facts["tomorrow"].facts[1 + still :]  # behind the list for machines, and the verdict on the first shift
     return [(fact.value, f"{fact.words}, against the same ε.") for fact in verdicts]

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from isonomy.escapes import for_markdown, visible
 from isonomy.report.sections import Facts, FactTable, rewritten
+from isonomy.report.tomorrow import NOT_ASKED
 
 SIGNS = {"certified": "✅", "violated": "❌", "undecided": "❓", "none": "–"}
 MARKDOWN_CODES = (
@@ -113,15 +114,14 @@ def to_junit(facts: Facts) -> str:
     ElementTree.SubElement(case, "system-out").text = "\n".join(lines)
     for fact in facts["tomorrow"].facts[1:]:
         other = ElementTree.SubElement(suite, "testcase", classname="isonomy", name=f"{fact.words}, {limit}{behind}")
-        if fact.value != "certified":
-            element = "failure" if fact.value == "violated" else "error"
-            ElementTree.SubElement(other, element, message=f"{fact.words}: {fact.value}", type=fact.value)
-        for name, value in (
-            ("tests", True),
-            ("failures", fact.value == "violated"),
-            ("errors", fact.value == "undecided"),
-        ):
-            suite.set(name, str(int(suite.get(name, "0")) + value))
+        element = {"violated": "failure", "undecided": "error"}.get(fact.value, "")
+        element = "skipped" if element and fact.code == NOT_ASKED else element
+        if element:
+            why = ", not asked about" if element == "skipped" else ""
+            ElementTree.SubElement(other, element, message=f"{fact.words}: {fact.value}{why}", type=fact.value)
+        counts = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+        for name in ("tests", *([counts[element]] if element else [])):
+            suite.set(name, str(int(suite.get(name, "0")) + 1))
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
