@@ -114,14 +114,14 @@ def to_junit(facts: Facts) -> str:
     ElementTree.SubElement(case, "system-out").text = "\n".join(lines)
     for fact in facts["tomorrow"].facts[1:]:
         other = ElementTree.SubElement(suite, "testcase", classname="isonomy", name=f"{fact.words}, {limit}{behind}")
-        element = {"violated": "failure", "undecided": "error"}.get(fact.value, "")
-        element = "skipped" if element and fact.code == NOT_ASKED else element
-        if element:
-            why = ", not asked about" if element == "skipped" else ""
-            ElementTree.SubElement(other, element, message=f"{fact.words}: {fact.value}{why}", type=fact.value)
-        counts = {"failure": "failures", "error": "errors", "skipped": "skipped"}
-        for name in ("tests", *([counts[element]] if element else [])):
-            suite.set(name, str(int(suite.get(name, "0")) + 1))
+        outcome = {"violated": "failure", "undecided": "error"}.get(fact.value, "")
+        outcome = "skipped" if outcome and fact.code == NOT_ASKED else outcome
+        if outcome:
+            why = ", not asked about" if outcome == "skipped" else ""
+            ElementTree.SubElement(other, outcome, message=f"{fact.words}: {fact.value}{why}", type=fact.value)
+        more = {"failure": ["failures"], "error": ["errors"], "skipped": ["skipped"]}.get(outcome, [])
+        for attribute in ("tests", *more):
+            suite.set(attribute, str(int(suite.get(attribute, "0")) + 1))
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
