@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from isonomy.auditing.dossier import DOSSIER_FILES, check_dossier, write_dossier
+from isonomy.auditing.output import write
 from isonomy.errors import FileError, ParameterError
 from isonomy.escapes import for_markdown
 from isonomy.files import file_hash
@@ -113,6 +114,16 @@ def test_a_written_dossier_holds_its_audit_and_is_replaced(tmp_path: Path) -> No
     (target / "notes.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(FileError, match=r"'dossier' must be a new directory .* 'notes\.txt'"):
         write_dossier(audit(), target)
+
+
+def test_a_question_that_is_edited_stays_as_it_was_asked(tmp_path: Path) -> None:
+    asked, kept = tmp_path / "out" / "question" / "audit.toml", tmp_path / "kept" / "audit" / "question" / "audit.toml"
+    out = write(replace(audit(), question={"audit.toml": "epsilon = 0.1\n"}), tmp_path / "out")
+    write_dossier(audit(), tmp_path / "kept", audit=out)
+    before = kept.read_bytes()
+    with asked.open("a", encoding="utf-8") as file:
+        file.write("# edited\n")
+    assert kept.read_bytes() == before != asked.read_bytes()
 
 
 def test_a_dossier_is_not_written_into_the_audit(tmp_path: Path) -> None:
