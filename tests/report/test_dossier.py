@@ -18,7 +18,7 @@ from isonomy.errors import FileError, ParameterError
 from isonomy.escapes import for_markdown
 from isonomy.files import file_hash
 from isonomy.networks import Network
-from isonomy.report.dossier import CERTIFICATE, TO_FILL_IN, Dossier
+from isonomy.report.dossier import ASSUMED, CERTIFICATE, TO_FILL_IN, Dossier
 from isonomy.report.facts import facts_of
 from isonomy.report.findings import Findings
 from isonomy.report.laws import Laws
@@ -194,6 +194,17 @@ def test_the_page_has_the_verdict_on_epsilon() -> None:
     findings = audit()
     assert findings.verdict is not None
     assert for_markdown(facts_of(findings)["summary"].sentences[0]) in Dossier(findings, Laws.read(), HASH).page()
+
+
+def test_a_better_side_that_is_assumed_is_said_to_be() -> None:
+    """High numbers may be risks."""
+    named = audit(group=None)
+    outcome = replace(named.certificate.problem.outcome, favourable=())
+    certificate = object.__new__(type(named.certificate))
+    problem = replace(named.certificate.problem, outcome=outcome)
+    certificate.__dict__.update(named.certificate.__dict__ | {"problem": problem})
+    assert ASSUMED not in Dossier(named, Laws.read(), HASH).rate
+    assert Dossier(replace(named, certificate=certificate), Laws.read(), HASH).rate.endswith(ASSUMED)
 
 
 def test_columns_that_read_alike_keep_their_own_moves() -> None:

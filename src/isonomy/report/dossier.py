@@ -38,6 +38,8 @@ NO_ATTRIBUTE = "The schema names no protected attribute."
 
 NO_DECISION = "the model decides nothing, it gives a number"
 
+ASSUMED = " (taken for the better side, as no favourable outcome is named)"
+
 MOST_PROXIES = 15
 """Proxies that the page lists, the strongest ones; the table has all."""
 
@@ -136,6 +138,7 @@ class Dossier:
             if group is None:
                 group, rate, median = rates_of_scores(findings.model, findings.people)
                 rate += "" if findings.redacted else f", {median:.6g}"
+                rate += "" if findings.favourable else ASSUMED
         except IsonomyError as error:
             return pd.DataFrame(), str(error)
         table = impact_ratios(group, findings.people, self.groupings, self.laws.least_share, hidden)
