@@ -199,12 +199,12 @@ def test_the_page_has_the_verdict_on_epsilon() -> None:
 def test_a_better_side_that_is_assumed_is_said_to_be() -> None:
     """High numbers may be risks."""
     named = audit(group=None)
-    outcome = replace(named.certificate.problem.outcome, favourable=())
-    certificate = object.__new__(type(named.certificate))
-    problem = replace(named.certificate.problem, outcome=outcome)
-    certificate.__dict__.update(named.certificate.__dict__ | {"problem": problem})
+    label = named.people.schema.label
+    assert label is not None
+    schema = replace(named.people.schema, label=replace(label, favourable=()))
+    unnamed = replace(named, people=replace(named.people, schema=schema))
     assert ASSUMED not in Dossier(named, Laws.read(), HASH).rate
-    assert Dossier(replace(named, certificate=certificate), Laws.read(), HASH).rate.endswith(ASSUMED)
+    assert Dossier(unnamed, Laws.read(), HASH).rate.endswith(ASSUMED)
 
 
 def test_columns_that_read_alike_keep_their_own_moves() -> None:

@@ -138,7 +138,8 @@ class Dossier:
             if group is None:
                 group, rate, median = rates_of_scores(findings.model, findings.people)
                 rate += "" if findings.redacted else f", {median:.6g}"
-                rate += "" if findings.favourable else ASSUMED
+                label = findings.people.schema.label
+                rate += "" if label is not None and label.favourable else ASSUMED
         except IsonomyError as error:
             return pd.DataFrame(), str(error)
         table = impact_ratios(group, findings.people, self.groupings, self.laws.least_share, hidden)
