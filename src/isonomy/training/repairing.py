@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, at_most
 from isonomy.certificates import Certificate, Transport, certify
 from isonomy.certificates.certify import DistributionalTier
 from isonomy.errors import NetworkError
@@ -139,8 +139,10 @@ class Repair:
 
     def __str__(self) -> str:
         words = f"reached, {self.way}" if self.reached else f"not reached. {self.reason}"
-        table = self.frame().to_string(float_format="%.4f")
-        return f"Repair at epsilon {self.epsilon:g}: {words}\n{table}"
+        table = self.frame()
+        bounds = table.index.str.startswith("proved") | (table.index == "relative violation")
+        shown = table.map("{:.4f}".format).mask(bounds, table.map(lambda value: at_most(value, 4)))
+        return f"Repair at epsilon {self.epsilon:g}: {words}\n{shown.to_string()}"
 
 
 @dataclass(frozen=True)
