@@ -140,8 +140,9 @@ class Repair:
     def __str__(self) -> str:
         words = f"reached, {self.way}" if self.reached else f"not reached. {self.reason}"
         table = self.frame()
-        bounds = table.index.str.startswith("proved") | (table.index == "relative violation")
-        shown = table.map("{:.4f}".format).mask(bounds, table.map(lambda value: at_most(value, 4)))
+        shown = table.map("{:.4f}".format)
+        bounds = [name for name in table.index if str(name).startswith(("proved", "relative"))]
+        shown.loc[bounds] = table.loc[bounds].map(lambda value: at_most(value, 4))
         return f"Repair at epsilon {self.epsilon:g}: {words}\n{shown.to_string()}"
 
 
