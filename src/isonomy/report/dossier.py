@@ -14,7 +14,7 @@ import pandas as pd
 
 from isonomy.certificates.alone import ChangeAlone
 from isonomy.errors import IsonomyError
-from isonomy.escapes import for_markdown, visible
+from isonomy.escapes import for_markdown, for_spreadsheet, visible
 from isonomy.fairness.impact import ALONE, SMALL, UNKNOWN, impact_ratios, rates_of_scores
 from isonomy.fairness.proxies import proxies
 from isonomy.report import words
@@ -71,7 +71,7 @@ class Dossier:
         return pages | {name: self._csv(table) for name, table in tables.items()}
 
     def _csv(self, table: pd.DataFrame) -> str:
-        safe = table.map(lambda value: _cell_of(value) if isinstance(value, str) else value)
+        safe = table.map(lambda value: for_spreadsheet(value) if isinstance(value, str) else value)
         return safe.assign(**{CERTIFICATE: self.certificate}).to_csv(index=False, lineterminator="\n")
 
     def _inputs(self) -> pd.DataFrame:
@@ -359,12 +359,6 @@ def _shown(value: Any) -> str:
 
 def _row(*cells: object) -> str:
     return f"| {' | '.join(map(str, cells))} |".replace("|  |", "| |")
-
-
-def _cell_of(text: str) -> str:
-    """Return a text for a cell of a spreadsheet, in which it is no formula."""
-    text = visible(text)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
 def _link(text: str) -> str:
