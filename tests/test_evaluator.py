@@ -22,7 +22,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import isonomy
 from isonomy.errors import MissingPackageError, ParameterError
-from isonomy.evaluator import MlflowEvaluator, metrics
+from isonomy.evaluator import MlflowEvaluator, metrics, tags
 from isonomy_verify import verify
 
 ASKED: dict[str, Any] = {"protected": ["sex"], "similar": {"age": 2}, "epsilon": 0.3}
@@ -63,6 +63,15 @@ def test_without_mlflow_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(MissingPackageError, match=r"isonomy\[mlflow\]"):
         MlflowEvaluator().evaluate(dataset=None, run_id="", evaluator_config=ASKED)
+
+
+def test_a_verdict_has_its_condition(people: pd.DataFrame, pipeline: Any) -> None:
+    """Of a function all holds given its predictions; what is read needs no condition."""
+    asked: dict[str, Any] = ASKED | {"label": "approved", "quiet": True, "progress": None}
+    known = tags(isonomy.audit(pipeline, people, **asked))
+    given = tags(isonomy.audit(lambda rows: pipeline.predict_proba(rows[["age", "sex"]])[:, 1], people, **asked))
+    assert set(known) == {"isonomy.verdict", "isonomy.finding"}
+    assert given["isonomy.condition"] == "given these predictions" and given["isonomy.verdict"] != "none"
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+import isonomy
 from isonomy.errors import ParameterError
 from isonomy.testing import UndecidedWarning, UnfairError, assert_fair
 
@@ -103,6 +104,19 @@ def test_a_redacted_failure_names_nobody(model: Any, people: pd.DataFrame) -> No
     with pytest.raises(UnfairError) as caught:
         assert_fair(model, people, **ASKED, epsilon=0.01, redact=True)
     assert "A-" not in str(caught.value) and "changes by" not in str(caught.value)
+
+
+def test_few_people_are_not_shown_by_a_redacted_audit(model: Any, people: pd.DataFrame) -> None:
+    """Neither as changes of a few, nor as the largest change, which is one person's; others are unchanged."""
+    asked: dict[str, Any] = ASKED | {"quiet": True, "progress": None}
+    shown, hidden = (isonomy.audit(model, people, **asked, redact=redact) for redact in (False, True))
+    assert shown.flips("age")["people"].min() < 5 and "for one person" in repr(shown)
+    for by in ("sex", "age", ["sex", "age"]):
+        every, some = (each.flips(by) for each in (shown, hidden))
+        assert (some["people"] >= 5).all() and len(some) <= len(every)
+        lost = every.groupby("attribute")["people"].sum() - some.groupby("attribute")["people"].sum()
+        assert not lost.between(1, 4).any()
+    assert "for one person" not in repr(hidden) and "Nobody" not in repr(hidden)
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,8 @@ class MlflowEvaluator:
         measured, client = metrics(done), mlflow.MlflowClient()
         for name, value in measured.items():
             client.log_metric(run_id, name, value)
-        client.set_tag(run_id, f"{FOLDER}.verdict", done.findings.verdict or "none")
-        client.set_tag(run_id, f"{FOLDER}.finding", repr(done).splitlines()[0])
+        for name, words in tags(done).items():
+            client.set_tag(run_id, name, words)
         with tempfile.TemporaryDirectory() as folder:
             saved = done.save(Path(folder) / "audit")
             client.log_artifacts(run_id, str(saved), FOLDER)
@@ -93,6 +93,15 @@ def metrics(done: Audit) -> dict[str, float]:
         names = {"flippable": "flips_shown", "certified": "flips_excluded", "undecided": "flips_open"}
         measured |= {name: kinds[kind] for kind, name in names.items()}
     return {f"{FOLDER}/{name}": float(value) for name, value in measured.items() if math.isfinite(value)}
+
+
+def tags(done: Audit) -> dict[str, str]:
+    """Return the words of an audit by the names that they have in a run; ``condition`` is what all of it rests on."""
+    verdict, condition = done.findings.verdict or "none", done.findings.model.condition
+    words = {"verdict": verdict, "finding": repr(done).splitlines()[0]} | (
+        {"condition": condition} if condition else {}
+    )
+    return {f"{FOLDER}.{name}": each for name, each in words.items()}
 
 
 def _people(dataset: Any, config: dict[str, Any]) -> tuple[Any, str | None]:

@@ -101,8 +101,7 @@ def _judged_epsilon(done: Audit) -> list[tuple[Verdict, str]]:
     facts = facts_of(done.findings)
     if facts.verdict is None:
         return []
-    others = further_verdicts(done.findings) if done.plan.shift else []  # otherwise the audit's own choice
-    return [(facts.verdict, facts["summary"].sentences[0]), *others]
+    return [(facts.verdict, facts["summary"].sentences[0]), *further_verdicts(done.findings)]
 
 
 def _judged_flips(done: Audit, most: float) -> tuple[Verdict, str]:

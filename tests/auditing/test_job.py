@@ -185,7 +185,8 @@ def test_summary_and_junit_say_the_verdict(findings: Findings) -> None:
     assert facts["sentence"] in page and facts["printed"]["upper"] in page
     cases = str(1 + len(facts["populations"]))
     for epsilon, failures, errors in ((10.0, "0", "0"), (0.0, cases, "0")):
-        judged = replace(findings, certificate=replace(findings.certificate, epsilon=epsilon))
+        certificate = replace(findings.certificate, epsilon=epsilon)
+        judged = replace(findings, certificate=certificate, shifts_asked=True)
         suite = ElementTree.fromstring(to_junit(facts_of(judged)))
         failures = suite.get("tests") or "" if failures != "0" else failures
         assert (suite.get("failures"), suite.get("errors")) == (failures, errors)

@@ -434,3 +434,20 @@ def test_a_dossier_is_written_beside_the_audit(
     assert status == 2 and "beside that of the audit" in err
     status, _, err = run("audit", plan, *QUICK, "--laws", kept / "laws.toml")
     assert status == 2 and "without --dossier" in err
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_an_interrupted_dossier_does_not_hide_its_audit(
+    plan: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Callable[..., Any], redact: bool
+) -> None:
+    """Ctrl-C after the audit was written: that it was is said."""
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("isonomy.auditing.dossier.write_dossier", interrupted)
+    out, kept = tmp_path / "out", tmp_path / "kept"
+    given = ["--out", str(out), "--dossier", str(kept), *(["--redact"] if redact else [])]
+    _, _, err = run("audit", plan, *QUICK, *given)
+    assert (out / "certificate.json").is_file() and not kept.exists()
+    assert f"the audit was written to {out}" in err.replace("\n", "") and "nothing was written" not in err

@@ -51,6 +51,19 @@ def test_every_rendering_has_them_and_what_they_do_not_say(audit: Path, capsys: 
     assert main(["compare", str(audit), str(audit)]) == 0 and main(["explain", str(audit)]) == 0
 
 
+def test_what_was_not_asked_about_fails_no_test(tmp_path: Path) -> None:
+    """JUnit says the same as the exit status: of the audit's own choice of populations, and of those that are named."""
+    for words, status, failures in (([], 0, 0), (["--shift", "part:100%", "--shift", "part:5%"], 1, 1)):
+        out = tmp_path / f"out{status}"
+        given = ["--limit", "40", "--epsilon", "0.45", "--out", str(out), *words]
+        assert main(["audit", *given]) == status
+        suite = ElementTree.parse(out / "junit.xml").getroot()
+        assert (suite.get("failures"), suite.get("errors")) == (str(failures), "0")
+        skipped = suite.findall("testcase/skipped")
+        assert len(skipped) == int(suite.get("skipped") or 0) and bool(skipped) == (not words)
+        assert all("violated, not asked about" in (each.get("message") or "") for each in skipped)
+
+
 def test_named_shifts_are_those_that_are_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--shift", "stability:0.1+2%", "--shift", "part:50%", "--limit", "12", "--out", str(tmp_path / "a")]
     assert main(["audit", *words, "--json"]) == 0

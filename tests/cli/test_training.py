@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -243,3 +244,19 @@ def test_a_repaired_regression_keeps_no_decisions(table: pd.DataFrame, run: Call
     status, said, _ = run("repair", *asked, "--trials", "1", "--out", "fixed.onnx")
     assert status == 0 and "Outputs change by" in said and "Decisions kept" not in said
     assert json.loads(Path("fixed.onnx.json").read_text())["agreement"] is None
+
+
+@pytest.mark.parametrize(
+    "command", [("repair", "--epsilon", "0.1"), ("train",), ("frontier",)], ids=lambda words: words[0]
+)
+def test_no_input_is_written_over(command: tuple[str, ...], tmp_path: Path, run: Callable[..., Any]) -> None:
+    """Neither the model that the question names, nor what else it reads, by whatever path it is named."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    shutil.copy(Path(__file__).parents[1] / "golden" / "german.onnx", folder / "mine.onnx")
+    Path("audit.toml").write_text('data = "german"\nmodel = "kept/mine.onnx"\n', encoding="utf-8")
+    kept = (folder / "mine.onnx").read_bytes()
+    out = folder if command[0] == "frontier" else tmp_path / "kept" / ".." / "kept" / "mine.onnx"
+    status, _, said = run(command[0], "audit.toml", *command[1:], "--out", out)
+    assert (folder / "mine.onnx").read_bytes() == kept
+    assert status == 2 and "'out' must name another file than 'model'" in " ".join(said.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -58,7 +59,18 @@ def test_hidden_groups_are_no_yardstick() -> None:
     group = group_fairness(np.r_[np.arange(60) < 30, np.ones(40) > 0], people, bootstrap=Bootstrap(200))
     groupings, _ = make_groupings(people, ["sex"], None)
     table = impact_ratios(group, people, groupings, 0.02, {("sex", "m")})
-    assert "m" not in set(table["group"]) and table.set_index("group").loc["f", "ratio"] == 1.0
+    row = table.set_index("group").loc["f"]
+    assert "m" not in set(table["group"]) and math.isnan(row["ratio"]) and row["why"] == "no other group"
+
+
+@pytest.mark.parametrize(("weight", "chosen", "why"), [(1.0, 0.0, "none selected"), (0.0, 1.0, "no rate")])
+def test_why_a_group_has_no_ratio_is_said(weight: float, chosen: float, why: str) -> None:
+    people = crowd()
+    people = replace(people, weights=np.where(np.arange(100) < 60, weight, 1.0))
+    group = group_fairness(np.full(100, chosen) > 0, people, bootstrap=Bootstrap(200))
+    table = impact_ratios(group, people, make_groupings(people, ["sex"], None)[0], 0.02).set_index("group")
+    assert table.loc["f", "why"] == why and math.isnan(table.loc["f", "ratio"])
+    assert table.loc["m", "why"] == (why if weight else "no other group")
 
 
 @pytest.mark.parametrize(("favourable", "above"), [(("high",), 38 / 38), (("low",), 0.0)])
@@ -67,11 +79,12 @@ def test_scores_are_set_against_the_median_of_all(favourable: tuple[str, ...], a
     weight = np.zeros((1, people.schema.width))
     weight[0, -1] = 100.0
     model = Network.from_layers([weight], [np.zeros(1)], head="regression", name="number")
-    group, rate = rates_of_scores(model, people)
+    group, rate, median = rates_of_scores(model, people)
     rows = group.groups[group.groups["attributes"] == "sex"].set_index("group")
     assert rows.loc["m", "selection_rate"] == pytest.approx(above)
     assert rows.loc["f", "selection_rate"] == pytest.approx(10 / 60 if favourable == ("high",) else 49 / 60)
-    assert f"{'above' if favourable == ('high',) else 'below'} the median of all, 49" in rate
+    assert f"{'above' if favourable == ('high',) else 'below'} the median of all" in rate
+    assert median == pytest.approx(49, abs=1)
 
 
 def test_a_model_that_gives_all_the_same_has_no_ratios() -> None:

@@ -13,14 +13,17 @@ import pandas as pd
 import pytest
 
 from isonomy.auditing.dossier import DOSSIER_FILES, check_dossier, write_dossier
+from isonomy.auditing.output import write
 from isonomy.errors import FileError, ParameterError
+from isonomy.escapes import for_markdown
 from isonomy.files import file_hash
 from isonomy.networks import Network
-from isonomy.report.dossier import CERTIFICATE, TO_FILL_IN, Dossier
+from isonomy.report.dossier import ASSUMED, CERTIFICATE, TO_FILL_IN, Dossier
 from isonomy.report.facts import facts_of
 from isonomy.report.findings import Findings
 from isonomy.report.laws import Laws
-from isonomy.report.sections import Fact
+from isonomy.report.sections import NOTHING, Fact
+from isonomy.report.text import to_model_card
 
 from .audits import audit
 
@@ -113,6 +116,16 @@ def test_a_written_dossier_holds_its_audit_and_is_replaced(tmp_path: Path) -> No
         write_dossier(audit(), target)
 
 
+def test_a_question_that_is_edited_stays_as_it_was_asked(tmp_path: Path) -> None:
+    asked, kept = tmp_path / "out" / "question" / "audit.toml", tmp_path / "kept" / "audit" / "question" / "audit.toml"
+    out = write(replace(audit(), question={"audit.toml": "epsilon = 0.1\n"}), tmp_path / "out")
+    write_dossier(audit(), tmp_path / "kept", audit=out)
+    before = kept.read_bytes()
+    with asked.open("a", encoding="utf-8") as file:
+        file.write("# edited\n")
+    assert kept.read_bytes() == before != asked.read_bytes()
+
+
 def test_a_dossier_is_not_written_into_the_audit(tmp_path: Path) -> None:
     for folder, other in ((tmp_path / "a" / "b", tmp_path / "a"), (tmp_path, tmp_path / "a")):
         with pytest.raises(ParameterError, match="beside that of the audit"):
@@ -167,3 +180,61 @@ def test_what_is_proved_under_a_condition_says_so() -> None:
         patch.setattr(Network, "condition", "given these predictions", raising=False)
         page = Dossier(audit(title="asked"), Laws.read(), HASH).page()
     assert "people, given these predictions." in page
+    assert "seen in the model itself" not in page and "The model itself was not read" in page
+
+
+def test_numbers_that_are_conditional_decide_nothing() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Network, "condition", "given these predictions", raising=False)
+        page = Dossier(audit("regression", title="asked"), Laws.read(), HASH).page()
+    assert page.count("alone: the model decides nothing, it gives a number.") == 2
+
+
+def test_the_page_has_the_verdict_on_epsilon() -> None:
+    findings = audit()
+    assert findings.verdict is not None
+    assert for_markdown(facts_of(findings)["summary"].sentences[0]) in Dossier(findings, Laws.read(), HASH).page()
+
+
+def test_a_better_side_that_is_assumed_is_said_to_be() -> None:
+    """High numbers may be risks."""
+    named = audit(group=None)
+    label = named.people.schema.label
+    assert label is not None
+    schema = replace(named.people.schema, label=replace(label, favourable=()))
+    unnamed = replace(named, people=replace(named.people, schema=schema))
+    assert ASSUMED not in Dossier(named, Laws.read(), HASH).rate
+    assert Dossier(unnamed, Laws.read(), HASH).rate.endswith(ASSUMED)
+
+
+def test_columns_that_read_alike_keep_their_own_moves() -> None:
+    """``a_b`` and ``a b`` are the same words in a sentence, and two rows of the table."""
+    findings = audit()
+    alike = {"income": "a_b", "rank": "a b"}
+    features = tuple(replace(each, name=alike.get(each.name, each.name)) for each in findings.people.schema.features)
+    schema = replace(findings.people.schema, features=features)
+    problem = replace(findings.certificate.problem, schema=schema)
+    local = object.__new__(type(findings.certificate.local))
+    local.__dict__.update(findings.certificate.local.__dict__ | {"problem": problem})
+    certificate = object.__new__(type(findings.certificate))
+    certificate.__dict__.update(findings.certificate.__dict__ | {"local": local})
+    inputs = Dossier(
+        replace(findings, people=replace(findings.people, schema=schema), certificate=certificate), Laws.read(), HASH
+    ).inputs.set_index("input")["similar_people_may_differ"]
+    assert inputs["a_b"].startswith("by up to 5%") and inputs["a b"] == "by up to 1 level more or less"
+
+
+def test_a_card_claims_no_more_than_the_certificate() -> None:
+    """Of a model of which only predictions are known it says so, and that nothing was proved is no bound."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Network, "condition", "given these predictions", raising=False)
+        card = to_model_card(facts_of(audit(title="asked again")))
+    assert "| All of this holds | given these predictions |" in card and "Proved by" not in card
+    assert Fact("upper", "Mean", 1.0, "up", True, NOTHING).bounded == NOTHING
+    assert "certificate.json --data FOLDER" in to_model_card(facts_of(audit(redacted=True)))
+
+
+@pytest.mark.parametrize("redacted", [False, True])
+def test_the_median_is_somebodys_score(redacted: bool) -> None:
+    dossier = Dossier(audit(redacted=redacted, group=None), Laws.read(), HASH)
+    assert "above the median of all" in dossier.rate and any(map(str.isdigit, dossier.rate)) != redacted

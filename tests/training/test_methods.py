@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,10 @@ from tests.training.test_estimators import moons
 
 import isonomy
 from isonomy.errors import ParameterError
-from isonomy.report.training_pages import scorecard_page
+from isonomy.report.training_pages import frontier_page, scorecard_page
 from isonomy.training import FairClassifier, FairRegressor
 from isonomy.training.additive import Fits, Segments
-from isonomy.training.choice import MARGIN
+from isonomy.training.choice import MARGIN, _words
 from isonomy.training.config import ALPHAS
 from isonomy.training.gaps import Head, attacked_gap, run, similar_reach
 from isonomy.training.perceptron import Perceptron
@@ -127,3 +128,17 @@ def test_the_page_of_a_scorecard_has_its_points() -> None:
     page = scorecard_page("Points <b>", card.base, card.table, rows, model.choice_.sentence)
     assert "Points &lt;b&gt;" in page and model.choice_.sentence in page and "<script" not in page
     assert all(f"<h2>{name}</h2>" in page for name in card.table["feature"].unique())
+
+
+def test_bounds_are_rounded_up_where_models_are_compared() -> None:
+    """What is proved to be at most 1e-13 is not proved to be 0."""
+    row = pd.Series({"family": "regression", "C": 1.0, "loss": 0.3, "se": 0.1, "local_upper": 1e-13, "upper": 0.12341,
+                     "relative": 1e-9, "open": 0.0})  # fmt: skip
+    words = _words(row)
+    assert (words["proved of training people"], words["proved within γ"]) == ("0.0001", "0.1235")
+    assert (words["relative violation"], words["decisions that may change"]) == ("0.0001", "0.0000")
+    curve = pd.DataFrame({"method": ["m"], "option": [1.0], "log_loss": [0.5], "log_loss_se": [math.nan],
+                          "balanced_accuracy": [0.5], "balanced_accuracy_se": [math.nan], "upper": [0.12341],
+                          "upper_se": [math.nan], "local_upper": [1e-13], "local_upper_se": [math.nan]})  # fmt: skip
+    page = frontier_page("Frontier", curve, curve[["method", "upper", "local_upper"]], [])
+    assert "proved within γ 0.1235," in page and "<td>0.1235</td><td>0.000001</td>" in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,9 @@ def test_network_table_and_model_are_one(german: isonomy.Population, tmp_path: P
     model.to_onnx(tmp_path / "card.onnx")
     again = isonomy.load_network(tmp_path / "card.onnx")
     np.testing.assert_allclose(again(german.test.x), model.predict_proba(german.test), atol=1e-12)
+    formula = dataclasses.replace(model.scorecard_, table=table.assign(feature="=1+1"))
+    formula.to_csv(tmp_path / "card.csv")
+    assert set(pd.read_csv(tmp_path / "card.csv")["feature"][1:]) == {"'=1+1"}
     model.scorecard_.to_csv(tmp_path / "card.csv")
     written = pd.read_csv(tmp_path / "card.csv")
     assert len(written) == len(table) + 1 and written["points"][0] == pytest.approx(model.scorecard_.base[0])

@@ -15,6 +15,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.errors import ParameterError, template
 from isonomy.population.outcome import decided, favourable_places, named
 from isonomy.report.findings import Findings
+from isonomy.report.privacy import protected_cells
 
 COLUMNS = ("attribute", "from", "to", "decision", "becomes", "people", "mean_change", "direction")
 GAIN, LOSS = "gain", "loss"
@@ -25,7 +26,7 @@ def flips(findings: Findings, by: str | Sequence[str] | None = None) -> pd.DataF
 
     ``by`` are features, by default the protected ones. Of a regression without a cut-off the people are counted for
     whom a similar one gets another number; ``mean_change`` is that of the favourable probability, else of the last
-    class, or of the number, from the people to those similar.
+    class, or of the number, from the people to those similar. Of a redacted audit rows of few people are left out.
     """
     schema = findings.people.schema
     names = schema.protected if by is None else (by,) if isinstance(by, str) else tuple(by)
@@ -48,6 +49,8 @@ def flips(findings: Findings, by: str | Sequence[str] | None = None) -> pd.DataF
         table = pd.DataFrame({key: np.asarray(each) for key, each in rows.items()})
         groups = table.groupby(["from", "to", "decision", "becomes"], observed=True, dropna=False)
         counted = groups["mean_change"].agg(["size", "mean"]).reset_index()
+        if findings.redacted:
+            counted = counted[~protected_cells(counted["size"].to_numpy(np.int64))]
         tables.append(counted.assign(attribute=name).rename(columns={"size": "people", "mean": "mean_change"}))
     if not tables:
         return pd.DataFrame(columns=list(COLUMNS))

@@ -7,7 +7,7 @@ import shutil
 from os import PathLike
 from pathlib import Path
 
-from isonomy.auditing.output import check_folder, link, replace_directory, write
+from isonomy.auditing.output import QUESTION, check_folder, link, replace_directory, write
 from isonomy.errors import FileError, ParameterError
 from isonomy.files import file_hash
 from isonomy.report.dossier import Dossier
@@ -47,6 +47,7 @@ def write_dossier(
             write(findings, staging / AUDIT, key=key)
         else:
             link(audit, staging / AUDIT)
+            _copy_question(audit, staging / AUDIT)
         behind = file_hash(staging / AUDIT / "certificate.json")
         sums = [f"{behind}  {AUDIT}/certificate.json"]
         for name, text in sorted(Dossier(findings, laws or Laws.read(), behind).files().items()):
@@ -59,3 +60,10 @@ def write_dossier(
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     return target
+
+
+def _copy_question(audit: Path, kept: Path) -> None:
+    """Put copies in the place of links to the files of the question, which people edit to ask another one."""
+    if (audit / QUESTION).is_dir():
+        shutil.rmtree(kept / QUESTION)
+        shutil.copytree(audit / QUESTION, kept / QUESTION)

@@ -92,6 +92,7 @@ def run(
         alone=changes_alone(
             certificate, questions(people.schema, certificate.problem.model.read_features(people.schema)), work
         ),
+        shifts_asked=bool(plan.shift),
         shifts=tuple(
             ObservedShift(name, wasserstein(people, other, order=plan.order, ground=inputs.ground, seed=plan.seed))
             for name, other in inputs.others

@@ -33,6 +33,7 @@ from isonomy.report.facts import facts_of
 from isonomy.report.findings import Findings
 from isonomy.report.html import to_html
 from isonomy.report.laws import Laws
+from isonomy.report.privacy import protected_cells
 from isonomy.report.sections import Facts
 from isonomy.report.terminal import row_to_terminal
 from isonomy.report.text import change_to_markdown, to_json, to_model_card
@@ -186,12 +187,15 @@ class Audit:
             raise ParameterError(template("by", f"one of the features {', '.join(people.schema.slices)}", by))
         groups = pd.Series("all", range(len(people))) if name is None else self.certificate.problem.raw(people.x)[name]
         decides = not (local.decision == "none").all()
+        if self.findings.redacted and not decides:
+            raise ParameterError("A plot of numbers shows single people, and the audit is redacted.")
         kinds = {"flippable": "flips (shown)", "certified": "cannot flip (proved)", "undecided": "open"}
         figure, axes = pyplot.subplots(figsize=(7, 1.5 + 0.4 * groups.nunique()), layout="constrained")
         if decides:
             counts = pd.crosstab(groups.astype(str).to_numpy(), local.decision).reindex(
                 columns=list(kinds), fill_value=0
             )
+            counts = counts[~(self.findings.redacted & protected_cells(counts.sum(axis=1).to_numpy(np.int64)))]
             left = np.zeros(len(counts))
             for kind, colour in zip(kinds, ("#b3261e", "#2e7d5b", "#b8b8b8"), strict=True):
                 axes.barh(counts.index, counts[kind], left=left, label=kinds[kind], color=colour)
@@ -237,7 +241,7 @@ class Audit:
         """Return in a sentence who gains by being like a similar person."""
         findings = self.findings
         table = changes.flips(findings)
-        if not len(table):
+        if not len(table) and not findings.redacted:
             return "Nobody was shown who gains or loses."
         outcome, parts = findings.certificate.problem.outcome, []
         if outcome.favourable and outcome.classes:
@@ -250,7 +254,7 @@ class Audit:
             ends = f": {row['decision']} → {row['becomes']}" if row["decision"] else ""
             mean = f"mean {row['mean_change']:+.3f}{ends}"
             parts.append(f"{row['attribute']} {row['from']} → {row['to']} for {row['people']:,} ({mean})")
-        return f"Shown, by somebody similar: {'; '.join(parts)}."
+        return f"Shown, by somebody similar: {'; '.join(parts) or 'changes of so few people that none is named'}."
 
     def _proved(self) -> str:
         """Return in a sentence what is proved, and how to check it."""
@@ -264,15 +268,28 @@ class Audit:
         places = decimals_of_bound(upper, findings.regression)
         highest = float(findings.certificate.individuals.highs(slice(None)).max())
         most = decimals_of_bound(highest, findings.regression)
+        shown = "" if findings.redacted else f", and for one person of {at_least(float(local.lower.max()), 4)}"
         if findings.model.head != "regression" and upper >= NOTHING:
             return findings.model.conditional(
                 "Nothing was proved of how much the output differs from that of anybody similar; shown is a difference "
+<<<<<<< HEAD
                 f"of {shown(lower, 4)} on average, and for one person of {shown(furthest, 4)}."
+=======
+                f"of {at_least(lower, 4)} on average{shown}."
+>>>>>>> h-hf
             )
+        one = (
+            f", for one person by at most {at_most(highest, most)} (shown: {at_least(float(local.lower.max()), most)})"
+        )
         return findings.model.conditional(
             f"Proved: the output differs from that of anybody similar by at most {at_most(upper, places)} on average "
+<<<<<<< HEAD
             f"(shown: {shown(lower, places)}), for one person by at most {at_most(highest, most)} (shown: "
             f'{shown(furthest, most)}). Check it: .verify(); see it: .report("audit/").'
+=======
+            f"(shown: {at_least(lower, places)}){'' if findings.redacted else one}. "
+            'Check it: .verify(); see it: .report("audit/").'
+>>>>>>> h-hf
         )
 
 

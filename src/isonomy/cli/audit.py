@@ -149,7 +149,7 @@ def _run(plan: Plan, asked: Question | None = None, kept: tuple[Path, Path | Non
     from isonomy.report.terminal import to_terminal
     from isonomy.report.text import to_json
 
-    work = None
+    work, done = None, None
     try:
         with ExitStack() as entered, Bar("Reading") as bar:
             inputs = read_inputs(plan) if asked is None else asked.inputs
@@ -167,28 +167,30 @@ def _run(plan: Plan, asked: Question | None = None, kept: tuple[Path, Path | Non
             if asked is not None:
                 findings = replace(findings, question=asked.texts, command=asked.command())
             bar.stage("Writing")
-            target = write(findings, target, key=plan.key, work=work if plan.engine is not None else None)
+            done = target = write(findings, target, key=plan.key, work=work if plan.engine is not None else None)
             if kept is not None:
                 write_dossier(findings, kept[0], laws=laws, audit=target)
             if work is not None:
                 shutil.rmtree(work, ignore_errors=True)
     except KeyboardInterrupt:
-        raise StoppedError(_resume(work, plan)) from None
+        raise StoppedError(_resume(work, plan, done)) from None
     document = to_json(facts_of(findings)) | {"out": str(target), "computed": findings.certificate.computed}
     document |= {} if kept is None else {"dossier": str(kept[0])}
     written = f"Written to {target}: report.html, certificate.json, individuals.parquet, summary.md, junit.xml."
     withheld = " --data FOLDER, the evidence of the same audit without --redact" if plan.redact else ""
     check = f"Derive every claim again: isonomy verify {shlex.quote(str(target / 'certificate.json'))}{withheld}"
     where = () if kept is None else (f"Dossier: {kept[0] / 'dossier.md'}, with its tables and the audit.",)
-    others = further_verdicts(findings) if plan.shift else []  # otherwise the audit's own choice
+    others = further_verdicts(findings)
     where = (*(f"{kind}: {sentence}" for kind, sentence in others if kind != "certified"), *where)
     given = {facts_of(findings).verdict, *(kind for kind, _ in others)}
     status = next((_STATUS[each] for each in _STATUS if each in given), 0)
     return Answer(document, chain(to_terminal(facts_of(findings)), ("", written, *where, check)), status)
 
 
-def _resume(work: Path | None, plan: Plan) -> str:
-    """Return the message after Ctrl-C."""
+def _resume(work: Path | None, plan: Plan, done: Path | None) -> str:
+    """Return the message after Ctrl-C, with the audit in the folder ``done`` if it was written before."""
+    if done is not None:
+        return f"Stopped after the audit was written to {done}; the dossier was not."
     if work is None or not work.exists():
         why = " (a redacted audit keeps nothing on the way)" if plan.redact else ""
         return f"Stopped; nothing was written{why}."

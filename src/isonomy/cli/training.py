@@ -101,7 +101,10 @@ def train(
     from isonomy import fairness
 
     _check_network_file(out)
-    plan, people = _read(Plan.of(given, file))
+    asked = Plan.of(given, file)
+    if not out.with_name(f"{out.name}.json").is_file():  # a model of an earlier training is replaced
+        _keep_inputs(asked, out)
+    plan, people = _read(asked)
     how = Training(**training)
     scorecard = how.method == "scorecard"
     model = _fitted(plan, people, how, out)
@@ -259,6 +262,7 @@ def frontier(
         bar.stage(f"Fitted and proved: {len(audits)}")
         return audits[-1].claimed[1]
 
+    _keep_inputs(asked, *out.glob("*.onnx"))
     _check_writable(out / "frontier.csv")
     with _working("Fitting") as bar:
         result = train_frontier(
@@ -361,6 +365,7 @@ def _change(plan: Plan, inputs: Inputs, out: Path, how: tuple[int, int, float]) 
     from isonomy.training.onnx_file import write_onnx
 
     _check_network_file(out)
+    _keep_inputs(plan, out)
     people, network = read_table(plan, plan.data), cast(Any, inputs.model)  # what is no network is refused
     with _working("Proving") as bar:
         before = _run_audit(plan, bar, inputs)
@@ -426,6 +431,8 @@ def _average(plan: Plan, inputs: Inputs, out: Path) -> Answer:
 
     if out.suffix.lower() != ".json":
         raise ParameterError(template("out", "a JSON file to write, such as repaired.json", str(out)))
+    original = out.with_name(f"{out.stem}.original{Path(str(plan.model)).suffix}")
+    _keep_inputs(plan, out, original)
     _check_writable(out)
     with _working("Proving") as bar:
         before = _run_audit(plan, bar, inputs)
@@ -441,7 +448,7 @@ def _average(plan: Plan, inputs: Inputs, out: Path) -> Answer:
                 "There is nothing to average over: name a protected feature, or a proxy, in the schema."
             )
         way.save(out)
-        written, original = [str(out)], out.with_name(f"{out.stem}.original{Path(str(plan.model)).suffix}")
+        written = [str(out)]
         with suppress(FileError):
             way.save_original(original)
             written.append(f"{original} for its own library")
@@ -572,6 +579,15 @@ def _numbers(name: str, text: str, kind: type[int] | type[float]) -> tuple[Any, 
     except ValueError:
         right = "whole numbers" if kind is int else "numbers"
         raise ParameterError(template(name, f"{right} with commas between them", text)) from None
+
+
+def _keep_inputs(plan: Plan, *outs: Path) -> None:
+    """Refuse to write over a file that the question reads, which would be lost."""
+    written = [each for out in outs for each in (out, out.with_name(f"{out.name}.json")) if each.exists()]
+    for name in ("model", "data", "schema", "metric"):
+        path = Path(str(getattr(plan, name) or ""))
+        if path.is_file() and any(path.samefile(each) for each in written):
+            raise ParameterError(f"'out' must name another file than {name!r}, {path}, which would be lost.")
 
 
 def _check_network_file(out: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,9 @@ from isonomy.population.outcome import favourable_places
 
 UNKNOWN, SMALL = "unknown", "small"
 """Why a group is counted and not compared."""
+
+UNRATED, NONE, ALONE = "no rate", "none selected", "no other group"
+"""Why a group that could be compared has no ratio: it has no weight, no group has a rate above 0, no other is left."""
 
 
 def impact_ratios(
@@ -53,11 +57,19 @@ def impact_ratios(
                 "attributes": grouping.title, "group": name, "people": size, "share": share, "rate": rate, "low": low,
                 "high": high, "why": why,
             })  # fmt: skip
-        most = max((each["rate"] for each in own if not each["why"] and not math.isnan(each["rate"])), default=math.nan)
-        for each in own:
-            each["ratio"] = each["rate"] / most if not each["why"] and most > 0 else math.nan
-        rows += own
+        rows += _compared(own)
     return pd.DataFrame(rows, columns=["attributes", "group", "people", "share", "rate", "low", "high", "ratio", "why"])
+
+
+def _compared(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the groups of one grouping with their ratios, or with why they have none."""
+    for each in groups:
+        each["why"] = each["why"] or (UNRATED if math.isnan(each["rate"]) else "")
+    rates = [each["rate"] for each in groups if not each["why"]]
+    most = max(rates, default=0.0)
+    why = ALONE if len(rates) < 2 else "" if most > 0 else NONE
+    return [each | {"ratio": math.nan if each["why"] or why else each["rate"] / most, "why": each["why"] or why}
+            for each in groups]  # fmt: skip
 
 
 def unknown_groups(people: Population, grouping: Grouping) -> frozenset[str]:
@@ -72,8 +84,9 @@ def unknown_groups(people: Population, grouping: Grouping) -> frozenset[str]:
     return frozenset(grouping.names[place] for place in np.unique(grouping.code[missing]))
 
 
-def rates_of_scores(model: Model, people: Population) -> tuple[GroupFairness, str]:
-    """Return the share of each group with a score on the better side of the median of all, and the words for it.
+def rates_of_scores(model: Model, people: Population) -> tuple[GroupFairness, str, float]:
+    """Return the share of each group with a score on the better side of the median of all, the words for it, and the
+    median, which is one person's score.
 
     Of a regression the score is its number, and low ones are better where the label says so; of two classes it is the
     probability of the favourable one, else of the second. Refused where there is no such score.
@@ -93,7 +106,7 @@ def rates_of_scores(model: Model, people: Population) -> tuple[GroupFairness, st
     median = float(score[order][np.searchsorted(reached, reached[-1] / 2)])
     better = sign * score > sign * median
     if not better.any():
-        raise DataError(f"No score is better than the median of all, {median:.6g}.")
+        raise DataError("No score is better than the median of all.")
     scored = replace(people.schema, label=Label("", favourable=("high",), threshold=0.5))
     rates = group_fairness(better.astype(np.float64), replace(people, schema=scored, y=None), outcomes=False)
-    return rates, f"share with {what} {'above' if sign > 0 else 'below'} the median of all, {median:.6g}"
+    return rates, f"share with {what} {'above' if sign > 0 else 'below'} the median of all", median

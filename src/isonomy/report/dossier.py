@@ -14,17 +14,22 @@ import pandas as pd
 
 from isonomy.certificates.alone import ChangeAlone
 from isonomy.errors import IsonomyError
-from isonomy.escapes import for_markdown, visible
-from isonomy.fairness.impact import SMALL, UNKNOWN, impact_ratios, rates_of_scores
+from isonomy.escapes import for_markdown, for_spreadsheet, visible
+from isonomy.fairness.impact import ALONE, SMALL, UNKNOWN, impact_ratios, rates_of_scores
 from isonomy.fairness.proxies import proxies
 from isonomy.report import words
-from isonomy.report.facts import facts_of
+from isonomy.report.facts import facts_of, further_verdicts
 from isonomy.report.findings import Findings, role_of
 from isonomy.report.groups import find_groupings
 from isonomy.report.laws import Chapter, Item, Laws
 from isonomy.report.numbers import either, percent, spoken
 from isonomy.report.privacy import SMALLEST, Hidden, hidden_groups
 from isonomy.report.sections import Fact, rewritten
+<<<<<<< HEAD
+=======
+from isonomy.report.similar import sampled_people, similar
+from isonomy_verify.individuals import DECISIONS
+>>>>>>> h-hf
 
 KINDS = {
     "numeric": "number", "integer": "whole number", "ordinal": "ordered category", "categorical": "category",
@@ -33,6 +38,10 @@ KINDS = {
 TO_FILL_IN = "**To be filled in by the provider.**"
 
 NO_ATTRIBUTE = "The schema names no protected attribute."
+
+NO_DECISION = "the model decides nothing, it gives a number"
+
+ASSUMED = " (taken for the better side, as no favourable outcome is named)"
 
 MOST_PROXIES = 15
 """Proxies that the page lists, the strongest ones; the table has all."""
@@ -65,22 +74,20 @@ class Dossier:
         return pages | {name: self._csv(table) for name, table in tables.items()}
 
     def _csv(self, table: pd.DataFrame) -> str:
-        safe = table.map(lambda value: _cell_of(value) if isinstance(value, str) else value)
+        safe = table.map(lambda value: for_spreadsheet(value) if isinstance(value, str) else value)
         return safe.assign(**{CERTIFICATE: self.certificate}).to_csv(index=False, lineterminator="\n")
 
     def _inputs(self) -> pd.DataFrame:
         """Return a row for each input: what it is, whether it is read, and how far similar people may differ."""
         moves = {
-            str(row[0].text): str(row[1].text)
-            for each in self.facts["asked"].tables
-            if each.code == "moves"
-            for row in each.rows
+            move.feature: move.reach if move.who == "everybody" else f"{move.reach}, for {move.who}"
+            for move in similar(self.findings).moves
         }
         rows = []
         for feature in self.findings.people.schema.features:
             own = {"input": feature.name, "kind": KINDS[feature.kind], "role": role_of(feature) or "other"}
             own["read_by_the_model"] = "yes" if feature.name in self.findings.read else "no"
-            rows.append(own | {"similar_people_may_differ": moves.get(spoken(feature.name), "equal")})
+            rows.append(own | {"similar_people_may_differ": moves.get(feature.name, "equal")})
         return pd.DataFrame(rows)
 
     def _flips(self) -> pd.DataFrame:
@@ -132,7 +139,10 @@ class Dossier:
             return pd.DataFrame(), " ".join(self.notes) or NO_ATTRIBUTE
         try:
             if group is None:
-                group, rate = rates_of_scores(findings.model, findings.people)
+                group, rate, median = rates_of_scores(findings.model, findings.people)
+                rate += "" if findings.redacted else f", {median:.6g}"
+                label = findings.people.schema.label
+                rate += "" if label is not None and label.favourable else ASSUMED
         except IsonomyError as error:
             return pd.DataFrame(), str(error)
         table = impact_ratios(group, findings.people, self.groupings, self.laws.least_share, hidden)
@@ -146,7 +156,7 @@ class Dossier:
         lines += [_row(fact.words, fact) for fact in self.shown["check"].facts if fact.printed]
         lines += [_row("Audited", known["selection"]), _row("Date", known["created"]),
                   _row("Certificate", f"`audit/certificate.json`, SHA-256 `{self.certificate}`")]  # fmt: skip
-        lines += ["", f"**{self.shown.headline}**", ""]
+        lines += ["", f"**{self.shown.headline}**", "", *self._verdict()]
         lines += [line for note in self.shown["summary"].notes for line in (f"Read this first: {note}", "")]
         lines += self._part_inputs() + self._part_flips() + self._part_proxies() + self._part_impact()
         lines += ["## 5. Technical documentation", ""]
@@ -155,13 +165,23 @@ class Dossier:
         lines += self._part_limits()
         return "\n".join(lines)
 
+    def _verdict(self) -> list[str]:
+        """Return the lines of what is held against ε, of all populations; none without ε."""
+        if self.facts.verdict is None:
+            return []
+        others = (for_markdown(f"{sentence[:-1]}: {kind}.") for kind, sentence in further_verdicts(self.findings))
+        return [line for text in (self.shown["summary"].sentences[0], *others) for line in (text, "")]
+
     def _part_inputs(self) -> list[str]:
         roles = self.inputs["role"].value_counts()
         read = int((self.inputs["read_by_the_model"] == "yes").sum())
+        seen = "What the model does not read was seen in the model itself."
+        if self.findings.model.condition:
+            seen = "The model itself was not read: inputs that it is given count as read, whatever it does with them."
         counts = (
             f"The table has {len(self.inputs)} inputs, of which the model reads {read}. Protected: "
-            f"{roles.get('protected', 0)}; declared proxies: {roles.get('proxy', 0)}. What the model does not read was "
-            "seen in the model itself."
+            f"{roles.get('protected', 0)}; declared proxies: {roles.get('proxy', 0)}. {seen} How far similar people "
+            f"may differ was seen on {sampled_people(len(self.findings.people))}."
         )
         return ["## 1. Inputs of the model", "", counts, "", *_table(self.inputs), "", self._behind("inputs.csv"), ""]
 
@@ -170,14 +190,16 @@ class Dossier:
         for row in self.flips.to_dict("records"):
             what = for_markdown(str(row["changed"]))
             if pd.isna(row["flips_shown"]):
-                lines += [f"- {what}: {for_markdown(row['note'] or 'the model decides nothing, it gives a number')}."]
+                asked = pd.notna(row["unit"])
+                lines += [f"- {what}: {NO_DECISION if asked else for_markdown(row['note'])}."]
                 continue
             rest = f", {row['open']:,} open" if row["open"] else ""
             stands = {"yes": "", "no": " (shown only: not in the certificate)"}.get(
                 row["in_the_certificate"], " (the certificate claims fewer of them)"
             )
             lines += [
-                f"- {what}: {row['flips_shown']:,} flips of the decision shown, {row['proved_impossible']:,} proved "
+                f"- {what}: {row['flips_shown']:,} flip{'s' * (row['flips_shown'] != 1)} of the decision shown, "
+                f"{row['proved_impossible']:,} proved "
                 f"impossible{rest}, of {row['people']:,} people{behind}{stands}."
             ]
         if not len(self.flips):
@@ -188,7 +210,7 @@ class Dossier:
         strongest = self.proxies.dropna(subset="auc").sort_values("auc", ascending=False, kind="stable")
         text = (
             "How well one input alone tells a group from the others: the chance (AUC) that it puts a person of the "
-            "group before one of the others, 0.5 for nothing, 1 for always. Counted on these people, with 95 % "
+            "group before one of the others, 0.5 or less for nothing, 1 for always. Counted on these people, with 95 % "
             "intervals; not proved, and not part of the certificate. Several inputs together may tell more."
         )
         shown = strongest.head(MOST_PROXIES).drop(columns="note")
@@ -203,10 +225,14 @@ class Dossier:
         text = (
             f"The rate is the {for_markdown(self.rate)}; the ratio sets it against the highest rate among the groups "
             f"that are compared. Groups below {least} of the people ({SMALL}) and those of which a value is not known "
-            f"({UNKNOWN}) are counted and not compared. {people.excluded:,} rows of the table did not fit the schema "
-            "and are not counted. Counted on these people, with 95 % intervals; not proved."
+            f"({UNKNOWN}) are counted and not compared, nor is the only one that is left ({ALONE}). "
+            f"{people.excluded:,} rows of the table did not fit the schema and are not counted. Counted on these "
+            "people, with 95 % intervals; not proved."
         )
-        hidden = f" Groups of fewer than {SMALLEST} people are not shown." if self.findings.redacted else ""
+        hidden = (
+            f" Groups of fewer than {SMALLEST} people are not shown, nor others that tell of them by subtraction: "
+            "no ratio is to a group that is not shown."
+        ) if self.findings.redacted else ""  # fmt: skip
         lines = ["## 4. Impact ratios", "", f"{text}{hidden}", ""]
         for title, rows in self.impact.groupby("attributes", sort=False):
             if "×" not in str(title):
@@ -335,12 +361,6 @@ def _shown(value: Any) -> str:
 
 def _row(*cells: object) -> str:
     return f"| {' | '.join(map(str, cells))} |".replace("|  |", "| |")
-
-
-def _cell_of(text: str) -> str:
-    """Return a text for a cell of a spreadsheet, in which it is no formula."""
-    text = visible(text)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
 def _link(text: str) -> str:

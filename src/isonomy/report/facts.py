@@ -52,9 +52,10 @@ def facts_of(audit: Findings) -> Facts:
 
 
 def further_verdicts(audit: Findings) -> list[tuple[Verdict, str]]:
-    """Return the verdicts on the shifts besides the first, each with a sentence; none without epsilon."""
+    """Return the verdicts on the shifts besides the first that were asked about, each with a sentence; none without
+    epsilon."""
     facts, still = facts_of(audit), audit.certificate.shift.ground_cost is None
-    if facts.verdict is None:
+    if facts.verdict is None or not audit.shifts_asked:
         return []
     verdicts = facts["tomorrow"].facts[1 + still :]  # behind the list for machines, and the verdict on the first shift
     return [(fact.value, f"{fact.words}, against the same ε.") for fact in verdicts]
@@ -182,10 +183,10 @@ class Sheet:
 
     def finding(self) -> Section:
         """Return who changes and who does not, in three or four numbers, and the figure of everybody."""
-        counts = self.turns.counts()
+        counts, only = self.turns.counts(), "" if self.turns.unsure else "only "
         labels = {
             "alone": "would be decided otherwise with other protected attributes alone",
-            "together": "only if other things differ too" if self.audit.joint is not None
+            "together": f"{only}if other things differ too" if self.audit.joint is not None
             else "would be decided otherwise with the differences asked about",
             "never": "proved: nothing that was asked about changes them",
             "open": "neither shown nor proved",

@@ -38,6 +38,7 @@ class Findings:
     group: GroupFairness | None = None  # of the favourable outcome
     group_refusal: str = ""  # why there is none
     alone: tuple[ChangeAlone, ...] = ()  # of protected attributes and proxies that are read: together, and each
+    shifts_asked: bool = True  # whether the populations besides the first were named, and not an audit's own choice
     shifts: tuple[ObservedShift, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)  # of predictions against labels, where these are known
     other_reading: OtherReading | None = None  # an order of the classes that agrees better with the labels

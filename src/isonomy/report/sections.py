@@ -54,6 +54,8 @@ class Fact:
     @property
     def bounded(self) -> str:
         """Return the printed value with its side."""
+        if self.printed in (NOTHING, NOT_SEARCHED):
+            return self.printed
         attained = self.rounding == "down" and not self.proved
         return ("≤ " if self.rounding == "up" else "≥ " if attained else "") + self.printed
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from isonomy.escapes import visible
 from isonomy.fairness import SCORES
-from isonomy.report.sections import Cell, Fact, Facts, FactTable, rewritten
+from isonomy.report.sections import NOTHING, Cell, Fact, Facts, FactTable, rewritten
 
 _COLOUR = {"certified": "bold green", "violated": "bold red", "undecided": "bold yellow", "none": "bold"}
 
@@ -54,7 +54,8 @@ def _tomorrow(table: FactTable) -> Iterator[Text]:
 
 def _between(lower: object, upper: object) -> str:
     """Return both sides of a mean."""
-    return f"on average at least {lower} (shown), at most {upper} (proved)"
+    most = str(upper) if str(upper) == NOTHING else f"at most {upper} (proved)"
+    return f"on average at least {lower} (shown), {most}"
 
 
 def row_to_terminal(facts: Facts, whose: str) -> Iterator[Shown]:

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 from isonomy.escapes import for_markdown, visible
 from isonomy.report.sections import Facts, FactTable, rewritten
+from isonomy.report.tomorrow import NOT_ASKED
 
 SIGNS = {"certified": "✅", "violated": "❌", "undecided": "❓", "none": "–"}
 MARKDOWN_CODES = (
@@ -22,7 +23,7 @@ MARKDOWN_CODES = (
 )  # fmt: skip
 """The facts of an audit that a page of Markdown shows, in this order."""
 
-CARD_CODES = (*MARKDOWN_CODES[1:13], "population.upper", "favourable", "threshold", "four_fifths")
+CARD_CODES = ("condition", *MARKDOWN_CODES[1:13], "population.upper", "favourable", "threshold", "four_fifths")
 """The facts of an audit that a model card shows; of decisions those of the whole question only where no other are."""
 
 
@@ -75,9 +76,9 @@ def to_model_card(facts: Facts) -> str:
     lines += ["### Who counts as similar", "", *_table(asked.tables[0]), "### Limits", ""]
     lines += [f"- {fact.words}: {fact.value}" for fact in asked.facts if fact.code == "not_proved"]
     lines += ["", "### What was audited", "", *_table(facts["check"].tables[0])]
-    return "\n".join(
-        [*lines, f"Proved by isonomy {version('isonomy')}; `isonomy verify` derives every bound again.", ""]
-    )
+    data = " --data FOLDER" if facts.redacted else ""
+    check = f"`isonomy verify certificate.json{data}` derives again what the certificate claims."
+    return "\n".join([*lines, f"Made by isonomy {version('isonomy')}; {check}", ""])
 
 
 def change_to_markdown(facts: Facts) -> str:
@@ -113,15 +114,14 @@ def to_junit(facts: Facts) -> str:
     ElementTree.SubElement(case, "system-out").text = "\n".join(lines)
     for fact in facts["tomorrow"].facts[1:]:
         other = ElementTree.SubElement(suite, "testcase", classname="isonomy", name=f"{fact.words}, {limit}{behind}")
-        if fact.value != "certified":
-            element = "failure" if fact.value == "violated" else "error"
-            ElementTree.SubElement(other, element, message=f"{fact.words}: {fact.value}", type=fact.value)
-        for name, value in (
-            ("tests", True),
-            ("failures", fact.value == "violated"),
-            ("errors", fact.value == "undecided"),
-        ):
-            suite.set(name, str(int(suite.get(name, "0")) + value))
+        outcome = {"violated": "failure", "undecided": "error"}.get(fact.value, "")
+        outcome = "skipped" if outcome and fact.code == NOT_ASKED else outcome
+        if outcome:
+            why = ", not asked about" if outcome == "skipped" else ""
+            ElementTree.SubElement(other, outcome, message=f"{fact.words}: {fact.value}{why}", type=fact.value)
+        more = {"failure": ["failures"], "error": ["errors"], "skipped": ["skipped"]}.get(outcome, [])
+        for attribute in ("tests", *more):
+            suite.set(attribute, str(int(suite.get(attribute, "0")) + 1))
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 

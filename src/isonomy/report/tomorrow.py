@@ -35,6 +35,9 @@ MOST_LANES = 6
 
 SHARE = Rounded(1, points=True)
 
+NOT_ASKED = "answer.not_asked"
+"""The code of a verdict on a population that nobody asked about: it fails no test."""
+
 KNOWN = 2e-6
 """Between bounds of a share that differ by no more than this there is only rounding: far below the last digit shown."""
 
@@ -70,7 +73,8 @@ def tomorrow(findings: Findings, rounded: Rounded, population: Fact, groups: Col
             listing[-1]["behind"] = {"upper": mean["upper"], "changes": sides}
         if certificate.epsilon is not None:
             verdict = judge(claim["lower"], claim["upper"], certificate.epsilon)
-            verdicts.append(exact("answer.verdict", name, verdict))
+            asked = shift is certificate.shift or findings.shifts_asked
+            verdicts.append(exact("answer.verdict" if asked else NOT_ASKED, name, verdict))
     if certificate.shift.ground_cost is not None and not certificate.shift.alone:
         name = f"Any {certificate.shift.words('these people')}"
         rows.append(_row(name, "people change too", *findings.claimed, certificate.change_claims, end, rounded))

@@ -9,9 +9,11 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
+from isonomy.arithmetic import at_most
 from isonomy.escapes import visible
 from isonomy.report.figures import tag
 from isonomy.report.html import csp_hash, stylesheet
+from isonomy.report.numbers import decimals_of
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480, 300, 64, 14, 34, 48
 DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 4")
@@ -69,7 +71,9 @@ def _trade(curve: pd.DataFrame, bound: str, name: str, proved: str, words: str) 
         parts.append(tag("path", d=path, **style))
         for x, y, row in places:
             parts += _errors(row, bound, name, across.at, upwards.at)
-            hint = tag("title", f"{method}, {row['option']:g}: {proved} {row[bound]:.4f}, {words} {row[name]:.4f}")
+            hint = tag(
+                "title", f"{method}, {row['option']:g}: {proved} {at_most(row[bound], 4)}, {words} {row[name]:.4f}"
+            )
             mark = Markup("{}{}").format(MARKS[number % len(MARKS)], hint)
             parts.append(tag("text", mark, x=x, y=y + 5, text_anchor="middle"))
         x, y, _ = places[-1]
@@ -126,19 +130,23 @@ def _text(text: object) -> str:
 
 
 def _table(table: pd.DataFrame) -> Markup:
-    """Return a table; numbers have four digits, what is missing is empty."""
+    """Return a table; numbers have four digits, bounds are rounded up, what is missing is empty."""
     head = Markup("").join(tag("th", _text(name), scope="col") for name in table)
     rows = [
-        tag("tr", Markup("").join(tag("td", _cell(value)) for value in values))
+        tag(
+            "tr", Markup("").join(tag("td", _cell(value, str(name))) for name, value in zip(table, values, strict=True))
+        )
         for values in table.itertuples(index=False, name=None)
     ]
     body = Markup("").join(rows)
     return tag("div", tag("table", tag("thead", tag("tr", head)) + tag("tbody", body)), class_="scroll")
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, name: str) -> str:
     if value is None or value != value:
         return ""
+    if isinstance(value, float) and name.endswith("upper") and math.isfinite(value):
+        return at_most(value, decimals_of(value))
     if isinstance(value, float):
         return f"{value:.4g}"
     return _text(value)

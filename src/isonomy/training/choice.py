@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, at_most
 from isonomy.fairness.decisions import accuracies, auc
 from isonomy.networks import Network
 from isonomy.population import Domain
@@ -136,6 +136,8 @@ class Selected:
 
 def _words(row: Any) -> dict[str, str]:
     number = {name: "–" if not np.isfinite(row[name]) else f"{row[name]:.4f}" for name in row.index[1:]}
+    for name in ("local_upper", "upper", "relative", "open"):  # bounds, and what is made of them
+        number[name] = at_most(float(row[name]), 4) if np.isfinite(row[name]) else "–"
     words = {"model": f"{_NAMES[row['family']]}, C {row['C']:g}"}
     words["loss, cross-validated"] = f"{number['loss']} ± {row['se']:.4f}"
     for name, title in (("auc", "AUC"), ("balanced_accuracy", "balanced accuracy"), ("r2", "R²")):

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from isonomy.arithmetic import FloatArray
+from isonomy.arithmetic import FloatArray, at_most
 from isonomy.certificates import Certificate, Transport, certify
 from isonomy.certificates.certify import DistributionalTier
 from isonomy.errors import NetworkError
@@ -139,8 +139,11 @@ class Repair:
 
     def __str__(self) -> str:
         words = f"reached, {self.way}" if self.reached else f"not reached. {self.reason}"
-        table = self.frame().to_string(float_format="%.4f")
-        return f"Repair at epsilon {self.epsilon:g}: {words}\n{table}"
+        table = self.frame()
+        shown = table.map("{:.4f}".format)
+        bounds = [name for name in table.index if str(name).startswith(("proved", "relative"))]
+        shown.loc[bounds] = table.loc[bounds].map(lambda value: at_most(value, 4))
+        return f"Repair at epsilon {self.epsilon:g}: {words}\n{shown.to_string()}"
 
 
 @dataclass(frozen=True)

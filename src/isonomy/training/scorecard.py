@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from isonomy.escapes import for_spreadsheet
 from isonomy.files import atomic
 from isonomy.population import Schema
 from isonomy.training.additive import Additive
@@ -71,11 +72,13 @@ class Scorecard:
         return cls(pd.DataFrame(rows), tuple(float(each) for each in base), outcome)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the table, with a first line for the points everybody starts with."""
+        """Write the table, with a first line for the points everybody starts with; no text in it is a formula."""
         points = [name for name in self.table if str(name).startswith("points")]
         base = {"feature": "(everybody)"} | dict(zip(points, self.base, strict=True))
         with atomic(Path(path)) as part:
-            pd.concat([pd.DataFrame([base]), self.table]).reindex(columns=self.table.columns).to_csv(part, index=False)
+            table = pd.concat([pd.DataFrame([base]), self.table]).reindex(columns=self.table.columns)
+            table = table.map(lambda value: for_spreadsheet(value) if isinstance(value, str) else value)
+            table.to_csv(part, index=False)
 
     def __repr__(self) -> str:
         base = ", ".join(f"{each:.1f}" for each in self.base)
