@@ -114,16 +114,14 @@ def test_the_finding_adds_up_and_says_no_more_than_is_known(pairs: list[tuple[st
         assert said.startswith(f"For none of {n} people can another age or sex, alone or together") and "proved" in said
         assert outcome(found, turns)[0] == "certified"
         return
-<<<<<<< HEAD
-    share = whole_percent(counts["alone"], n)
-    assert said.startswith(f"For {counts['alone']} of {n} people ({share}) another age or sex alone would change the ")
-=======
     if not searched and not counts["alone"] + counts["together"]:
-        assert said.startswith(f"For {counts['never']} of {n} people it is proved that another age or sex")
+        assert said.startswith(
+            f"For {counts['never']} of {n} people ({whole_percent(counts['never'], n)}) it is proved "
+        )
         assert said.endswith(f"for {counts['open']} it is open, as no search was made.") and "would" not in said
         return
-    assert said.startswith(f"For {counts['alone']} of {n} people another age or sex alone would change the decision")
->>>>>>> h-hf
+    share = whole_percent(counts["alone"], n)
+    assert said.startswith(f"For {counts['alone']} of {n} people ({share}) another age or sex alone would change the ")
     sure = all(other == "certified" for one, other in pairs if one == "flippable" != other)
     assert (f", for {counts['together']} only together with" in said) == (counts["together"] > 0 and sure)
     assert (f"for {counts['never']} it is proved that neither can" in said) == (counts["never"] > 0)

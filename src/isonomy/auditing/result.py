@@ -268,28 +268,18 @@ class Audit:
         places = decimals_of_bound(upper, findings.regression)
         highest = float(findings.certificate.individuals.highs(slice(None)).max())
         most = decimals_of_bound(highest, findings.regression)
-        shown = "" if findings.redacted else f", and for one person of {at_least(float(local.lower.max()), 4)}"
+        hidden = findings.redacted  # the largest change is that of one person
         if findings.model.head != "regression" and upper >= NOTHING:
+            one = "" if hidden else f", and for one person of {shown(furthest, 4)}"
             return findings.model.conditional(
                 "Nothing was proved of how much the output differs from that of anybody similar; shown is a difference "
-<<<<<<< HEAD
-                f"of {shown(lower, 4)} on average, and for one person of {shown(furthest, 4)}."
-=======
-                f"of {at_least(lower, 4)} on average{shown}."
->>>>>>> h-hf
+                f"of {shown(lower, 4)} on average{one}."
             )
-        one = (
-            f", for one person by at most {at_most(highest, most)} (shown: {at_least(float(local.lower.max()), most)})"
-        )
+        one = f", for one person by at most {at_most(highest, most)} (shown: {shown(furthest, most)})"
         return findings.model.conditional(
             f"Proved: the output differs from that of anybody similar by at most {at_most(upper, places)} on average "
-<<<<<<< HEAD
-            f"(shown: {shown(lower, places)}), for one person by at most {at_most(highest, most)} (shown: "
-            f'{shown(furthest, most)}). Check it: .verify(); see it: .report("audit/").'
-=======
-            f"(shown: {at_least(lower, places)}){'' if findings.redacted else one}. "
+            f"(shown: {shown(lower, places)}){'' if hidden else one}. "
             'Check it: .verify(); see it: .report("audit/").'
->>>>>>> h-hf
         )
 
 

@@ -25,11 +25,7 @@ from isonomy.report.laws import Chapter, Item, Laws
 from isonomy.report.numbers import either, percent, spoken
 from isonomy.report.privacy import SMALLEST, Hidden, hidden_groups
 from isonomy.report.sections import Fact, rewritten
-<<<<<<< HEAD
-=======
 from isonomy.report.similar import sampled_people, similar
-from isonomy_verify.individuals import DECISIONS
->>>>>>> h-hf
 
 KINDS = {
     "numeric": "number", "integer": "whole number", "ordinal": "ordered category", "categorical": "category",

@@ -93,8 +93,7 @@ def tomorrow(findings: Findings, rounded: Rounded, population: Fact, groups: Col
     behind = table("behind", title, "Population@wide", "Proved, at most#", "Decisions that can change#", rows=sampled,
                    notes=(DRAWN,))  # fmt: skip
     distances = (*([behind] if sampled else []), *_distances(findings), *_meaning(findings))
-    asked = [row for row in rows if row not in worst]
-    sentences = (_headline(asked), *strangers(findings, rounded))
+    sentences = (_headline([row for row in rows if row not in worst]), *strangers(findings, rounded))
     return Section("tomorrow", (first, *verdicts), sentences, (shown, *curve, *distances), drawn=drawn)
 
 

@@ -131,20 +131,17 @@ def finding(findings: Findings, turns: Turns, similar: Similar) -> str:
         also = f", alone or together with {with_others}" if both else ""
         thing = f"another {either(protected)}" if protected else with_others
         thing = thing if protected or others else "anything that was asked of"
-<<<<<<< HEAD
         return f"For none of {n:,} {findings.noun} can {thing}{also} change the decision: that is proved."
-=======
-        return f"For none of {n:,} people can {thing}{also} change the decision: that is proved."
-    if not findings.certificate.searched and not alone + together:
-        thing = f"another {either(protected)}" if protected else with_others
-        also = f", alone or together with {with_others}," if both else ""
-        proof = f"For {never:,} of {n:,} people it is proved that {thing}{also} cannot change the decision"
-        return f"{proof}; for {left:,} it is open, as no search was made."
->>>>>>> h-hf
-    clauses = []
 
     def some(count: int) -> str:
         return f"{count:,} of {n:,} {findings.noun} ({whole_percent(count, n)})"
+
+    if not findings.certificate.searched and not alone + together:
+        thing = f"another {either(protected)}" if protected else with_others
+        also = f", alone or together with {with_others}," if both else ""
+        proof = f"For {some(never)} it is proved that {thing}{also} cannot change the decision"
+        return f"{proof}; for {left:,} it is open, as no search was made."
+    clauses = []
 
     if protected:
         clauses.append(f"For {some(alone)} {what} would change the decision")
