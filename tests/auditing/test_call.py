@@ -108,7 +108,7 @@ def test_a_live_model_and_a_frame(
 def test_what_is_saved_asks_again(people: pd.DataFrame, boosted: Any, tmp_path: Path) -> None:
     """Files of the question, the checker, a comparison, a picture."""
     audit = isonomy.audit(boosted, people, **ASKED, epsilon=0.5, limit=30, noun="loan applicants", **QUIET)
-    assert "of 30 loan applicants somebody similar" in repr(audit) and "of 30 loan applicants (" in str(audit)
+    assert "of 30 loan applicants somebody similar" in repr(audit) and "of 30 loan applicants (" in str(audit.report())
     folder = audit.save(tmp_path / "audit")
     again = isonomy.audit(boosted, people, plan=folder / "question" / "audit.toml", **QUIET)
     assert len(again.certificate) == 30 and again.plan.epsilon == 0.5
