@@ -33,7 +33,16 @@ FORMS: dict[str, set[str]] = {
 
 STEPS = {
     "attacks": {"Judge"},
-    "certificates": {"Certificate", "Moving", "_Known", "_Choices", "Mixture", "WorstCase", "Counterexamples"},
+    "certificates": {
+        "Certificate",
+        "Moving",
+        "_Known",
+        "_Choices",
+        "Mixture",
+        "WorstCase",
+        "Counterexamples",
+        "Assembled",
+    },
     "fairness": {"Grouping", "Kinds"},
     "report": {"Turns"},
 }
