@@ -141,7 +141,7 @@ def main() -> None:
 def measure_audits(options: argparse.Namespace) -> None:
     people = population()
     asked: dict[str, Any] = {
-        "schema": people.schema, "network": train(people, options.epochs),
+        "schema": people.schema, "model": train(people, options.epochs),
         "metric": isonomy.SensitiveSubspace.fit(people.train, ridge=1.0), "delta": DELTA, "gamma": GAMMA,
         "domain": options.domain, "tier": options.tier, "attack": options.attack, "rounds": options.rounds,
         "progress": None,
@@ -187,11 +187,12 @@ def report(people: isonomy.Population, folder: Path, options: argparse.Namespace
     say("of a chunk, and a few numbers for each row.")
     if options.workers_at:
         rows = options.workers_at
-        one, two = (measure(folder, rows, workers, options.chunk) for workers in (1, 2))
-        same = all(one[name] == two[name] for name in ("upper", "lower", "multiplier", "grid_error"))
+        none, one, two = (measure(folder, rows, workers, options.chunk) for workers in (0, 1, 2))
+        same = all(none[name] == one[name] == two[name] for name in ("upper", "lower", "multiplier", "grid_error"))
         say()
         say(f"Dask at {rows:,} rows: one worker {rows / one['seconds']:,.0f} rows/s, two workers")
-        say(f"{rows / two['seconds']:,.0f} rows/s: efficiency {one['seconds'] / (2 * two['seconds']):.2f}.")
+        say(f"{rows / two['seconds']:,.0f} rows/s, {none['seconds'] / two['seconds']:.2f} times as many as one process")
+        say(f"without Dask ({rows / none['seconds']:,.0f} rows/s).")
         say(f"Peak memory of a worker {two['peak']:,.0f} MB. The certificates are {'equal' if same else 'NOT EQUAL'}.")
 
 
