@@ -229,8 +229,8 @@ def certify_local(
 
     With ``tier="paper"`` the domain is unbounded, whatever domain a population has; a bounded ``domain=`` beside it is
     refused. ``tier="exact"`` stops for an individual with ``epsilon`` at its verdict (``upper <= epsilon`` or ``lower >
-    epsilon``); it finds pairs on the way, also without ``attack``, and a decision is certified where no similar
-    individual's output differs enough for another one. ``predict=False`` leaves ``prediction`` empty. ``progress`` is
+    epsilon``); it finds pairs on the way, also without ``attack``, and decides what is left open, as ``decide`` does.
+    ``predict=False`` leaves ``prediction`` empty. ``progress`` is
     called with the individuals done and in all; ``counterexamples`` says where a contradiction would be saved.
     """
     check_keywords("certify_local", keywords, LocalKeywords)
@@ -257,7 +257,7 @@ def certify_local(
         if tier == "exact":
             upper, settled = bounds.close_gaps(x, upper, finds, limits, began, tick)
             certified |= settled
-        if decide and bounds.head.decides:
+        if (decide or tier == "exact") and bounds.head.decides:
             bounds.decide(x, certified, finds, search.max_nodes)
     decision = decisions(certified, finds.flips, bounds.head.decides)
     witnesses = Witnesses(x, finds.counterpart, finds.lower, finds.flips, finds.flip_counterpart, problem)
