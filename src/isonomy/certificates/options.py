@@ -42,8 +42,8 @@ class SearchOptions:
     ``attack=False`` makes no search and leaves ``lower`` at 0; an :class:`AttackBudget` says how hard to search, True
     draws by ``seed``, on which ``upper`` does not depend. ``decide`` settles by branch and bound, limited by the number
     of parts alone, whose decision can change; the exact tier always does. ``arithmetic="float32"`` covers float32 runs
-    of the model too. ``rounds`` is how often profiles of a population are improved where it matters. ``output_range`` is the range that
-    the values of a regression are declared to keep within; on the unbounded domain it needs one.
+    of the model too. ``rounds`` is how often profiles of a population are improved where it matters. ``output_range``
+    is the range that the values of a regression are declared to keep within; on the unbounded domain it needs one.
     """
 
     tier: Tier = "tight"
