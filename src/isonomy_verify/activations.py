@@ -270,19 +270,14 @@ class Curve:
         slope = np.divide(rise, run, out=np.zeros_like(rise), where=run > 1e-12 * (1 + np.abs(self.low)))
         return np.asarray(np.clip(np.nan_to_num(slope), -self.shape.steepest, self.shape.steepest))
 
-    def slopes(self) -> tuple[Array, Array]:
-        """The least and the largest slope of any chord within the intervals.
-
-        A chord's slope lies between the least and the largest derivative. Straight pieces: of the pieces that the
-        interval meets. Curved ones: derivatives at the points and on both sides of kinks inside, widened by how much
-        a derivative changes within a cell.
-        """
-        return slope_range(self.activation, self.low, self.high)
-
 
 def slope_range(activation: Activation, low: Array, high: Array) -> tuple[Array, Array]:
-    """The least and the largest slope of any chord of the activation within ``[low, high]``; see
-    :meth:`Curve.slopes`."""
+    """The least and the largest slope of any chord of the activation within ``[low, high]``.
+
+    A chord's slope lies between the least and the largest derivative. Straight pieces: of the pieces that the interval
+    meets. Curved ones: derivatives at the points and on both sides of kinks inside, widened by how much a derivative
+    changes within a cell.
+    """
     shape = activation.shape
     unknown = np.isnan(low) | np.isnan(high)
     if shape.slopes:

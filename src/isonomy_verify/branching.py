@@ -156,7 +156,7 @@ class Leaves:
         """Bound open parts by one pass with these hints; what is known of them already stays known."""
         root, run = self.root[parts.rows], parts.run
         lines = [_lines(run, k, hints) for k in range(len(self.widths))]
-        bound = run.side(self.output[root], self.sign[root], lines, (), hints.multipliers, hints.split)[0]
+        bound = run.side(self.output[root], self.sign[root], lines, (), hints.multipliers, hints.split)[1][0]
         bound = np.where(run.overflow, np.inf, np.where(parts.empty, -np.inf, bound))
         self.bound[parts.rows] = np.minimum(self.bound[parts.rows], bound)
 

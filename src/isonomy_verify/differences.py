@@ -169,8 +169,8 @@ class Difference(Enclosure):
             return low, high
         for j in range(low.shape[1]):
             for lines in (self.sided, self.lines):
-                high[:, j] = np.fmin(high[:, j], self.side(j, 1.0, lines)[0])
-                low[:, j] = np.fmax(low[:, j], -self.side(j, -1.0, lines)[0])
+                high[:, j] = np.fmin(high[:, j], self.side(j, 1.0, lines)[1][0])
+                low[:, j] = np.fmax(low[:, j], -self.side(j, -1.0, lines)[1][0])
             if self.joint is not None:
                 ends = self.neurons(last, slice(None), j, self.joint.relaxation(self))
                 low[:, j], high[:, j] = both((low[:, j], high[:, j]), ends)

@@ -320,26 +320,14 @@ class Enclosure:
         within: Sequence[Region] = (),
         multipliers: Sequence[Array] | None = None,
         split: Array | None = None,
-    ) -> list[Array]:
-        """Return at least ``sign`` times an output over the regions (n,), and over each part ``within`` them, by one
-        pass with the given lines.
+    ) -> tuple[Array, list[Array]]:
+        """Return the coefficients of the region's coordinates of one pass with the given lines, and at least ``sign``
+        times an output over the regions (n,), and over each part ``within`` them.
 
         ``output`` and ``sign`` may differ from row to row. ``multipliers`` (one array for each hidden layer) are hints
         of any sign: ``m (z − low) ≥ 0`` for ``m > 0`` and ``m (z − high) ≥ 0`` for ``m < 0`` are added to what is
         bounded; ``split`` is one for the region's support.
         """
-        return self._side(output, sign, lines, within, multipliers, split)[1]
-
-    def _side(
-        self,
-        output: Index | int,
-        sign: float | Array,
-        lines: Sequence[Lines],
-        within: Sequence[Region] = (),
-        multipliers: Sequence[Array] | None = None,
-        split: Array | None = None,
-    ) -> tuple[Array, list[Array]]:
-        """Return what :meth:`side` does, and before it the pass's coefficients of the region's coordinates."""
 
         def relax(j: int, c: Array, rows: Rows) -> tuple[Array, Array, Array | float]:
             g, step = _along(lines[j], c)
@@ -521,7 +509,7 @@ class Run(Enclosure):
                 low[:, j], high[:, j] = both((low[:, j], high[:, j]), ends)
             move = self._move(direction)
             for sign, lines in self._choices(move) if direction.shape[1] else ():
-                self._meet(found, j, sign, self.side(j, sign, lines, within))
+                self._meet(found, j, sign, self.side(j, sign, lines, within)[1])
             if direction.shape[1] and self.prepared.narrow and self.prepared.straight:
                 self._average(found, j, move, within)
         return [hull(*ends) for ends in found]
@@ -566,7 +554,7 @@ class Run(Enclosure):
                 new = self.touching(self.x + place)
                 slopes = (a.low_slope + (b.low_slope - a.low_slope) / count for a, b in zip(lines, new, strict=True))
                 lines = [mine._replace(low_slope=slope) for mine, slope in zip(new, slopes, strict=True)]
-                direction, bounds = self._side(output, sign, lines, within)
+                direction, bounds = self.side(output, sign, lines, within)
                 self._meet(found, output, sign, bounds)
                 place = self._move(direction)
 

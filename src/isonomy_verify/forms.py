@@ -12,6 +12,7 @@ convex ball and a box around ``x``, which is all that bounds need to know. What 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from isonomy_verify.arithmetic import ROUNDINGS, TINY, Array, down, gamma, product_up, up
 
 Mask = NDArray[np.bool_]
+Step = Callable[[Array], Array]
 _ERROR = gamma(2 * ROUNDINGS)  # of log1p and expm1, relative
 
 
@@ -127,22 +129,28 @@ class Form:
 
         **Soundness.** ``|log v − log w| = log(1 + |v − w| / min(v, w))``, each piece rounded toward a larger result.
         """
+        return self._box_part(x, y, up, down, _ERROR)
+
+    def _box_part(self, x: Array, y: Array, out: Step, against: Step, error: float) -> Array:
+        """The part of single coordinates with every step rounded ``out``, and what divides the other way."""
         if not self.boxed:
             return np.zeros(np.broadcast_shapes(x.shape, y.shape)[:-1])
         equal, within, ratio = self.parts
-        size = difference_upper(x, y)
+        size = np.abs(x - y)
         moved = size != 0.0
-        size[..., within] = up(size[..., within] / self.tolerance[within])
+        size = np.where(moved, np.maximum(0.0, out(size)), 0.0)
+        size[..., within] = out(size[..., within] / self.tolerance[within])
         size[..., equal] = np.inf
-        smaller = down(down(np.minimum(x, y)[..., ratio] * self.unit[ratio]) + self.origin[ratio])
-        change = up(size[..., ratio] * self.unit[ratio])
-        logs = up(np.log1p(up(change / smaller)) * (1.0 + _ERROR))
-        least = down(np.log1p(self.relative[ratio]) * (1.0 - _ERROR))
-        size[..., ratio] = np.where(smaller > 0.0, up(logs / least), np.inf)
+        smaller = against(against(np.minimum(x, y)[..., ratio] * self.unit[ratio]) + self.origin[ratio])
+        change = out(size[..., ratio] * self.unit[ratio])
+        logs = out(np.log1p(out(change / smaller)) * (1.0 + error))
+        unit = against(np.log1p(self.relative[ratio]) * (1.0 - error))
+        size[..., ratio] = np.where(smaller > 0.0, out(logs / unit), np.inf)
         own = self.of_own
-        base = down(self.share[own] * self._raw_size(np.broadcast_to(x, size.shape)[..., own])[0])
-        size[..., own] = np.where(base > 0.0, up(up(size[..., own] * self.unit[own]) / base), np.inf)
-        return np.asarray(np.where(moved & ~self.free, size, 0.0).max(axis=-1))
+        raw = self._raw_size(np.broadcast_to(x, size.shape)[..., own])[0 if error > 0 else 1]
+        base = against(self.share[own] * raw)
+        size[..., own] = np.where(base > 0.0, out(out(size[..., own] * self.unit[own]) / base), np.inf)
+        return np.asarray(np.where(moved & ~self.free, np.maximum(size, 0.0), 0.0).max(axis=-1))
 
     def distance_lower(self, x: Array, y: Array) -> Array:
         """At most ``d(x, y)``, row by row (rows broadcast), a few rounding errors below it; 0 where nothing is known.
@@ -151,7 +159,7 @@ class Form:
         |t|``, of the norm ``2r`` roundings. Of a ratio, ``|v − w|`` is rounded down and ``min(v, w)`` up.
         """
         with np.errstate(all="ignore"):
-            both = np.maximum(self._ball_lower(x, y), self._box_lower(x, y))
+            both = np.maximum(self._ball_lower(x, y), self._box_part(x, y, down, up, -_ERROR))
         return np.asarray(np.where(np.isnan(both), 0.0, both))
 
     def _ball_lower(self, x: Array, y: Array) -> Array:
@@ -161,25 +169,6 @@ class Form:
         value = down(np.abs(difference @ self.root.T) - entries * TINY)
         size = norm(np.maximum(0.0, down(value - up(relative * spread))), self.order)
         return np.asarray(np.maximum(0.0, down(size * (1.0 - gamma(2 * len(self.root) + 8)))))
-
-    def _box_lower(self, x: Array, y: Array) -> Array:
-        if not self.boxed:
-            return np.zeros(np.broadcast_shapes(x.shape, y.shape)[:-1])
-        equal, within, ratio = self.parts
-        size = np.abs(x - y)
-        moved = size != 0.0
-        size = np.where(moved, np.maximum(0.0, down(size)), 0.0)
-        size[..., within] = down(size[..., within] / self.tolerance[within])
-        size[..., equal] = np.inf
-        smaller = up(up(np.minimum(x, y)[..., ratio] * self.unit[ratio]) + self.origin[ratio])
-        change = down(size[..., ratio] * self.unit[ratio])
-        logs = down(np.log1p(down(change / smaller)) * (1.0 - _ERROR))
-        most = up(np.log1p(self.relative[ratio]) * (1.0 + _ERROR))
-        size[..., ratio] = np.where(smaller > 0.0, down(logs / most), np.inf)
-        own = self.of_own
-        base = up(self.share[own] * self._raw_size(np.broadcast_to(x, size.shape)[..., own])[1])
-        size[..., own] = down(down(size[..., own] * self.unit[own]) / base)
-        return np.asarray(np.where(moved & ~self.free, np.maximum(size, 0.0), 0.0).max(axis=-1))
 
     @property
     def of_own(self) -> Mask:

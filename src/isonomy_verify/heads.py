@@ -117,13 +117,18 @@ class Head:
         """Enclosures of the ``t`` whose sigmoid each class receives; of two classes that of class 1."""
         if self.kind != "softmax" or self.outputs == 2:
             return margins
-        k, unit = self.outputs, ELEMENTARY + (32 + self.outputs) * (U32 if self.run_unit else U)
-        low, high = np.full((len(margins.low), k, k), -np.inf), np.full((len(margins.low), k, k), -np.inf)
+        unit = ELEMENTARY + (32 + self.outputs) * (U32 if self.run_unit else U)
+        low, high = self._by_class(margins, -np.inf, -np.inf)
+        first, last = -_log_sum_exp(high), -_log_sum_exp(low)
+        return Enclosure(first - 4 * unit * (1 + np.abs(first)), last + 4 * unit * (1 + np.abs(last)))
+
+    def _by_class(self, margins: Enclosure, *own: float) -> tuple[Array, Array]:
+        """Both ends (n, classes, classes) of ``z_j − z_c``, with numbers for a class and itself."""
+        low, high = (np.full((len(margins.low), self.outputs, self.outputs), each) for each in own)
         for i, (c, j) in enumerate(self.pairs):
             low[:, c, j], high[:, c, j] = margins.low[:, i], margins.high[:, i]
             low[:, j, c], high[:, j, c] = -margins.high[:, i], -margins.low[:, i]
-        first, last = -_log_sum_exp(high), -_log_sum_exp(low)
-        return Enclosure(first - 4 * unit * (1 + np.abs(first)), last + 4 * unit * (1 + np.abs(last)))
+        return low, high
 
     @np.errstate(all="ignore")
     def received(self, margins: Enclosure) -> Enclosure:
@@ -172,11 +177,7 @@ class Head:
             change = np.maximum(-least, most).max(1)
             return np.asarray(np.fmin(apart, np.where(np.isnan(change), np.inf, np.maximum(change, 0.0))))
         if self.kind == "softmax" and self.outputs > 2:
-            k = self.outputs
-            low, high = np.full((len(least), k, k), np.inf), np.full((len(least), k, k), -np.inf)
-            for i, (c, j) in enumerate(self.pairs):
-                low[:, c, j], high[:, c, j] = least[:, i], most[:, i]
-                low[:, j, c], high[:, j, c] = -most[:, i], -least[:, i]
+            low, high = self._by_class(move, np.inf, -np.inf)
             least, most = -high.max(2), -low.min(2)
         (zl, zu), (yl, yu) = self.logits(near), self.logits(far)
         rise = self._rise(zl, zu, yl, yu, most)
@@ -321,19 +322,12 @@ class Head:
             return self._beyond(low[:, 0], high[:, 0], self.cut)
         if self.outputs == 1 or len(self.pairs) == 1:
             return np.where(low[:, 0] > clear, 1, np.where(high[:, 0] < -clear, 0, undecided))
-        if self.kind in (
-            "sigmoid",
-            "probability",
-        ):  # independent outputs: the clearly largest one wins, also where they saturate
-            low, high, clear = *self.received(margins), 0.0
-            wins = np.stack(
-                [low[:, c] > np.delete(high, c, axis=1).max(1) + clear for c in range(self.outputs)], axis=1
-            )
-        else:
-            wins = np.ones((len(low), self.outputs), dtype=bool)
-            for i, (c, j) in enumerate(self.pairs):
-                wins[:, c] &= high[:, i] < -clear
-                wins[:, j] &= low[:, i] > clear
+        if not self.pairs:  # independent outputs: the clearly largest one wins, also where they saturate
+            return _largest(*self.received(margins), 0.0)
+        wins = np.ones((len(low), self.outputs), dtype=bool)
+        for i, (c, j) in enumerate(self.pairs):
+            wins[:, c] &= high[:, i] < -clear
+            wins[:, j] &= low[:, i] > clear
         return np.where(wins.any(1), wins.argmax(1), undecided)
 
     @np.errstate(all="ignore")
@@ -354,10 +348,7 @@ class Head:
         slack = slack + (8 * U) * (size + slack)  # numbers of any size: what the sum rounds away
         low, high, clear = low - slack, high + slack, 8 * self.accuracy
         if low.shape[1] > 1:
-            wins = np.stack(
-                [low[:, c] > np.delete(high, c, axis=1).max(1) + clear for c in range(self.outputs)], axis=1
-            )
-            return np.where(wins.any(1), wins.argmax(1), undecided)
+            return _largest(low, high, clear)
         if cut is None:
             return np.where(low[:, 0] > 0.5 + clear, 1, np.where(high[:, 0] < 0.5 - clear, 0, undecided))
         return self._beyond(low[:, 0], high[:, 0], cut)
@@ -374,6 +365,13 @@ class Head:
         """The decision (n,) where enclosures lie strictly on one side of a cut-off; −1 elsewhere."""
         above = 0 if self.mirrored else 1
         return np.where(low > cut, above, np.where(high < cut, 1 - above, -1))
+
+
+def _largest(low: Array, high: Array, clear: float) -> NDArray[np.int64]:
+    """The number that is above all others of its row (n,) by more than ``clear``, wherever they are between their ends;
+    −1 where none is."""
+    wins = np.stack([low[:, c] > np.delete(high, c, axis=1).max(1) + clear for c in range(low.shape[1])], axis=1)
+    return np.where(wins.any(1), wins.argmax(1), -1)
 
 
 def _log_sum_exp(values: Array) -> Array:

@@ -53,25 +53,11 @@ JSON_DEPTH = 32
 
 _NAME = re.compile(r"[a-z_0-9]+(\.[a-z_0-9]+)*", re.ASCII)
 _KINDS = {
-    "<i8": (
-        "rows",
-        "count",
-        "inputs",
-        "index",
-        "roundings",
-        "width",
-        "coordinate",
-        "category",
-        "missing",
-        "left",
-        "right",
-        "roots",
-        "output",
-    ),
-    "<u4": ("pass",),
-    "|u1": ("decision", "kind", "masks"),
+    "<i8": "rows count inputs index roundings width coordinate category missing left right roots output",
+    "<u4": "pass",
+    "|u1": "decision kind masks",
 }
-_DTYPES = {name: np.dtype(kind) for kind, names in _KINDS.items() for name in names}
+_DTYPES = {name: np.dtype(kind) for kind, names in _KINDS.items() for name in names.split()}
 
 
 def dtype_of(name: str) -> np.dtype[Any]:

@@ -130,7 +130,7 @@ def test_passes_hold_whatever_moves_steer_them(kind: Activation, shared: bool) -
         for which in range(6):
             lines = [found.touched(k, hostile(rng, (2, 4))[which]) for k in range(2)]
             for sign in (1.0, -1.0):
-                (bound,) = found.side(0, sign, lines)
+                _, (bound,) = found.side(0, sign, lines)
                 assert not np.isnan(bound).any()
                 assert not exceeded(nodes, x, members(rng, 2), bound, 0, sign)
 
@@ -227,7 +227,7 @@ def test_passes_hold_for_slopes_of_chance_between_the_lines() -> None:
         lines = [line._replace(low_slope=rng.random(line.slope.shape)) for line in found.lines]
         for output in (0, 1):
             for sign in (1.0, -1.0):
-                (bound,) = found.side(output, sign, lines)
+                _, (bound,) = found.side(output, sign, lines)
                 assert not exceeded(nodes, x, members(rng, 2), bound, output, sign)
 
 
