@@ -13,7 +13,7 @@ a probability can have, and each with the same probability; numbers without a la
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,6 @@ class Alone:
     features: tuple[str, ...]
     said: Individuals
     bounds: Bounds
-    number: int
 
     @classmethod
     def of(
@@ -73,28 +72,11 @@ class Alone:
         n = len(record.array("people.weights"))
         said = individuals_of(record, n, largest_of(head, upper), question)
         need(((said.decision > 0) == head.decides).all(), "decisions where there are none, or none where there are")
-        return cls(features, said, bounds, number)
+        return cls(features, said, bounds)
 
     def crossed(self) -> int:
         """How many have a lower bound above their upper one."""
         return int((deflated(self.said.lower) > self.said.highs(slice(None))).sum())
-
-    def witnesses(self, record: Record, x: Array) -> tuple[bool, int] | None:
-        """Do all witnesses do what is said of them, and how many are they; None where they are withheld."""
-        good, count = True, 0
-        owners = {"counterpart": self.said.lower > 0, "flip_counterpart": self.said.decision == FLIPPABLE}
-        for name, of in owners.items():
-            array = f"alone.{self.number}.{name}"
-            if not record.has(array):
-                return None
-            owner, other = np.flatnonzero(of), record.array(array)
-            need(other.shape == (len(owner), x.shape[1]), f"witnesses of another shape: {array}")
-            count += len(owner)
-            for start in range(0, len(owner), ROWS):
-                some = owner[start : start + ROWS]
-                mine, theirs = (np.ascontiguousarray(rows) for rows in (x[some], other[start : start + ROWS]))
-                good &= bool(witnessed(self.bounds, self.said, some, mine, theirs, name == "flip_counterpart").all())
-        return good, count
 
     def derived(self, x: Array, rows: NDArray[np.intp]) -> tuple[int, int]:
         """Of these individuals, how many bounds are above their claim, and how many certified decisions do not
@@ -108,6 +90,27 @@ class Alone:
             above += int((~(high <= self.said.highs(some))).sum())
             turned += int((stays & ~self.bounds.proved_decisions(block, known, stays)).sum())
         return above, turned
+
+
+def witnesses(
+    record: Record, group: str, bounds: Bounds, said: Individuals, x: Array, seen: Callable[[Array], None] | None = None
+) -> tuple[bool, list[int]] | None:
+    """Do all witnesses of a group do what is said of them, and how many are of violations and of other decisions; None
+    where they are withheld. ``seen`` is called with the counterparts."""
+    good, counts = True, []
+    for name, of in (("counterpart", said.lower > 0), ("flip_counterpart", said.decision == FLIPPABLE)):
+        if not record.has(f"{group}.{name}"):
+            return None
+        owner, other = np.flatnonzero(of), record.array(f"{group}.{name}")
+        need(other.shape == (len(owner), x.shape[1]), f"witnesses of another shape: {group}.{name}")
+        for start in range(0, len(owner), ROWS):
+            some = owner[start : start + ROWS]
+            mine, theirs = (np.ascontiguousarray(rows) for rows in (x[some], other[start : start + ROWS]))
+            good &= bool(witnessed(bounds, said, some, mine, theirs, name == "flip_counterpart").all())
+            if seen is not None:
+                seen(theirs)
+        counts.append(len(owner))
+    return good, counts
 
 
 def claims(features: Sequence[str], said: Individuals, weights: Array) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -50,6 +51,9 @@ ROUNDINGS = 8
 """``exp``, ``expm1``, ``log``, ``log1p`` and powers, taken alone, are assumed to be within this many ``U`` of the
 result, relative to it; the tests compare them with a library of multiple precision."""
 
+DIGITS = 34
+"""Of bounds that are the same in whatever order their sums were added up."""
+
 SHIFT = 1126
 """Every finite float is a whole multiple of ``2^-SHIFT``: the last place of 53 bits at the smallest exponent."""
 
@@ -75,15 +79,27 @@ def down(a: Any) -> Any:
     return np.nextafter(a, -np.inf)
 
 
-def stepped_up(a: Array, digits: int = 34) -> Array:
-    """The least number of this many binary digits that is at least ``a ≥ 0``.
+def finite(a: Array, name: str) -> Array:
+    """The numbers, which must be such."""
+    if a.dtype != np.float64 or not np.isfinite(a).all():
+        raise ValueError(f"{name} must be float64 and finite.")
+    return a
+
+
+def outward(move: Array, step: Callable[[Array], Array]) -> Array:
+    """A step :func:`up` or :func:`down`, except for no move at all, which is exact."""
+    return np.where(move == 0.0, 0.0, step(move))
+
+
+def stepped_up(a: Array) -> Array:
+    """The least number of :data:`DIGITS` binary digits that is at least ``a ≥ 0``.
 
     Of two results of the same sum, added up in another order, it makes the same number, unless one of its steps lies
     between them. Infinity and what is no number stay what they are.
     """
     share, exponent = np.frexp(a)
     with np.errstate(all="ignore"):
-        return np.where(np.isfinite(a), np.maximum(a, np.ldexp(np.ceil(np.ldexp(share, digits)), exponent - digits)), a)
+        return np.where(np.isfinite(a), np.maximum(a, np.ldexp(np.ceil(np.ldexp(share, DIGITS)), exponent - DIGITS)), a)
 
 
 def norm_up(a: Array, order: float = 2.0, axis: int = -1) -> Array:

@@ -30,7 +30,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy_verify.alone import ROWS, Alone
+from isonomy_verify.alone import ROWS, Alone, witnesses
 from isonomy_verify.alone import claims as claims_alone
 from isonomy_verify.arithmetic import (
     SMALL,
@@ -63,7 +63,7 @@ from isonomy_verify.evidence import (
 )
 from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
-from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, deflated, hints_of, witnessed
+from isonomy_verify.individuals import CERTIFIED, Individuals, deflated, hints_of
 from isonomy_verify.kinds import model_of
 from isonomy_verify.layout import GROUNDED
 from isonomy_verify.models import ReachBounds
@@ -381,6 +381,12 @@ class _Check:
         at = self.draws.random(_draws()) * ends[-1]
         return np.unique(counted[np.minimum(np.searchsorted(ends, at, side="right"), len(counted) - 1)])
 
+    def _some(self, said: Individuals, largest: float) -> tuple[NDArray[np.intp], str]:
+        """Individuals to look at alone, drawn by what their bounds could hide and all alike; and what that shows."""
+        likely, n = self._draw(lambda some: largest - said.highs(some)), self.found.individuals
+        rows = np.union1d(likely, self.draws.integers(0, n, _draws()))
+        return rows, "proved again" if self.secret else "looked at"
+
     def _derived(self, rows: NDArray[np.intp]) -> tuple[Array, NDArray[np.intp]]:
         """The bounds of these individuals' profiles, by the passes that the evidence names, ∞ where it names none; and
         whose they are. What bounds everybody within a radius does so within a smaller one."""
@@ -496,10 +502,9 @@ class _Check:
         found.say("both sides", means and not crossed, f"{crossed:,} of {n:,} have a lower bound above their upper one")
         if not self.record.has("people.x") or not self._witnesses():
             return found.say("own bounds", None, "rows are withheld: give --data, the folder that has them")
-        rows, largest, some = np.arange(n), float(inflated(self.profiles.largest)), found.seed is not None
+        rows, status, some = np.arange(n), "proved again", found.seed is not None
         if some:
-            likely = self._draw(lambda drawn: largest - self.individuals.highs(drawn))
-            rows = np.union1d(likely, self.draws.integers(0, n, _draws()))
+            rows, status = self._some(self.individuals, float(inflated(self.profiles.largest)))
         unseen = rows[np.isnan(self.own[rows])]
         for start in range(0, len(unseen), ROWS):
             block = unseen[start : start + ROWS]
@@ -510,12 +515,10 @@ class _Check:
         bounds = f"{len(rows):,} derived, {int(high.sum()):,} above their claim"
         decisions = f"{len(rows):,} looked at, {int(turns.sum()):,} of those said to be certified are not"
         if some and self.secret:
-            most = float(up(number(implied["upper"]) + up(THETA * number(implied["hidden"]))))
             chance = f"accepted with probability at most {ALPHA:g}"
-            bounds += f": a mean above {outward(most)} is {chance}, and so are counts of epsilon"
+            bounds += f": a mean above {outward(_missed(implied))} is {chance}, and so are counts of epsilon"
             bounds += f" too large by more than {THETA:g} of everybody"
             decisions += f": a count too large by more than {math.ceil(THETA * n):,} is {chance}"
-        status = "looked at" if some and not self.secret else "proved again"
         found.say("own bounds", not high.any(), bounds, status)
         return found.say("decisions", not turns.any(), decisions, status)
 
@@ -528,20 +531,20 @@ class _Check:
             holds = json.dumps(said, sort_keys=True) == json.dumps(implied, sort_keys=True) and not own.crossed()
             counts = ", ".join(f"{count:,} {kind}" for kind, count in implied["decisions"].items())
             found.say(name, holds, f"means from {implied['lower']} to {implied['upper']}; decisions: {counts}")
-            if not record.has("people.x") or (shown := own.witnesses(record, self.x)) is None:
+            shown = None
+            if record.has("people.x"):
+                shown = witnesses(record, f"alone.{number_}", own.bounds, own.said, self.x)
+            if shown is None:
                 found.say("own bounds", None, "rows are withheld: give --data, the folder that has them")
                 continue
-            found.say(f"witnesses, {name}", shown[0], f"{shown[1]:,} pairs, evaluated", "proved again")
+            found.say(f"witnesses, {name}", shown[0], f"{sum(shown[1]):,} pairs, evaluated", "proved again")
             rows, status, chance = np.arange(n), "proved again", ""
             if found.seed is not None and math.isfinite(self.head.largest):
-                most = float(inflated(own.said.largest))
-                likely = self._draw(lambda some, own=own, most=most: most - own.said.highs(some))  # type: ignore[misc]
-                rows = np.union1d(likely, self.draws.integers(0, n, _draws()))
-                above = float(up(number(implied["upper"]) + up(THETA * number(implied["hidden"]))))
-                chance = f": a mean above {outward(above)}, or a count too large by more than {math.ceil(THETA * n):,}"
-                chance += f", is accepted with probability at most {ALPHA:g}"
-                status = "proved again" if self.secret else "looked at"
-                chance = chance if self.secret else ""
+                rows, status = self._some(own.said, float(inflated(own.said.largest)))
+                if self.secret:
+                    above = f"a mean above {outward(_missed(implied))}"
+                    chance = f": {above}, or a count too large by more than {math.ceil(THETA * n):,}"
+                    chance += f", is accepted with probability at most {ALPHA:g}"
             high, turned = own.derived(self.x, rows)
             detail = f"{len(rows):,} derived, {high:,} above their claim, {turned:,} decisions do not stand{chance}"
             found.say(f"bounds, {name}", not high and not turned, detail, status)
@@ -596,8 +599,7 @@ class _Check:
         detail = f"{shift.words('')}: mean violation {said_of.replace(' and ', ', decisions that can change ')}{word}"
         if found.seed is not None:
             most = (float(inflated(self.profiles.largest)), 1.0)  # true of anybody
-            tops = [float(up(number(claim["upper"]) + up(THETA * number(claim["hidden"])))) for claim, _ in pairs]
-            missed = [min(each, top) for each, top in zip(tops, most[: len(tops)], strict=True)]
+            missed = [min(_missed(claim), top) for (claim, _), top in zip(pairs, most, strict=False)]
             if own:
                 found.proved_upper = missed[0]
             above = " or ".join(str(outward(each)) for each in missed)
@@ -606,21 +608,11 @@ class _Check:
 
     def _witnesses(self) -> bool:
         """Are they there? Then it is noted whether all do what is said of them."""
-        record, said, good, words = self.record, self.individuals, True, []
-        for name, of in (("counterpart", said.lower > 0), ("flip_counterpart", said.decision == FLIPPABLE)):
-            if not record.has(f"local.{name}"):
-                return False
-            owner, other = np.flatnonzero(of), record.array(f"local.{name}")
-            need(other.shape == (len(owner), self.domain.width), f"witnesses of another shape: {name}")
-            for start in range(0, len(owner), ROWS):
-                some = owner[start : start + ROWS]
-                x, y = (np.ascontiguousarray(rows) for rows in (self.x[some], other[start : start + ROWS]))
-                good &= bool(witnessed(self.bounds, said, some, x, y, name == "flip_counterpart").all())
-                self._keep(y)
-            words.append(len(owner))
-        detail = f"{words[0]:,} violations and {words[1]:,} other decisions, each at a pair, evaluated"
-        self.found.say("witnesses", good, detail, "proved again")
-        return True
+        shown = witnesses(self.record, "local", self.bounds, self.individuals, self.x, self._keep)
+        if shown is not None:
+            detail = "{:,} violations and {:,} other decisions, each at a pair, evaluated".format(*shown[1])
+            self.found.say("witnesses", shown[0], detail, "proved again")
+        return shown is not None
 
     def rest(self) -> None:
         """Verdict, population, and what nothing here can tell."""
@@ -672,6 +664,11 @@ class _Check:
             self.found.say("output range", False if self.outside else None, f"{detail} {self.outside:,} are outside")
         words = self.why or f"{selected(self.record.predicate['selection'])}: the issuer's word; --data counts them"
         self.found.say("selection", False if self.why else None, words)
+
+
+def _missed(claim: Mapping[str, Any]) -> float:
+    """A table whose mean exceeds this is accepted by draws with probability at most α."""
+    return float(up(number(claim["upper"]) + up(THETA * number(claim["hidden"]))))
 
 
 def _draws() -> int:

@@ -16,13 +16,12 @@ on ``x``, the larger of those at the two ends of each range counts (tolerances g
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from isonomy_verify.arithmetic import TINY, Array, down, norm_up, up
+from isonomy_verify.arithmetic import TINY, Array, down, norm_up, outward, up
 from isonomy_verify.branches import pseudo_inverse
 from isonomy_verify.differences import compare
 from isonomy_verify.domain import Domain, Mask
@@ -146,10 +145,8 @@ class Cutting:
     def differences(self, parts: Parts) -> tuple[Array, Array]:
         """The box of ``y − x``."""
         low, high = self._around([parts.x_low, parts.x_high])
-        apart_low, apart_high = parts.y_low - parts.x_high, parts.y_high - parts.x_low
-        apart_low = np.where(apart_low == 0, 0.0, down(apart_low))
-        apart_high = np.where(apart_high == 0, 0.0, up(apart_high))
-        return np.maximum(low, apart_low), np.minimum(high, apart_high)
+        apart = outward(parts.y_low - parts.x_high, down), outward(parts.y_high - parts.x_low, up)
+        return np.maximum(low, apart[0]), np.minimum(high, apart[1])
 
     def _around(self, x: list[Array]) -> tuple[Array, Array]:
         """How far ``y`` can be from any individual in a box, coordinate by coordinate."""
@@ -229,7 +226,7 @@ class Cutting:
                 blocks.append(block)
 
         def box(low: Array, high: Array) -> BallBox:
-            sides = _step(low - middle, down), _step(high - middle, up)
+            sides = outward(low - middle, down), outward(high - middle, up)
             return BallBox(*sides, blocks=blocks, shares=middle)
 
         near, whole = box(parts.x_low, parts.x_high), box(parts.y_low, parts.y_high)
@@ -288,10 +285,6 @@ class Cutting:
         first, last = (np.repeat(side, len(sides), 0) for side in other)
         share = part.share * shares if person == 0 else np.repeat(part.share, len(sides))
         return Parts(lows, highs, first, last, share) if person == 0 else Parts(first, last, lows, highs, share)
-
-
-def _step(move: Array, outward: Callable[[Array], Array]) -> Array:
-    return np.where(move == 0.0, 0.0, outward(move))
 
 
 def _with(low: Array, high: Array, where: slice, first: Array | float, last: Array | float) -> tuple[Array, Array]:

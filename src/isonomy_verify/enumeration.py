@@ -211,18 +211,20 @@ class Predictions(Model):
 
     def known(self, x: Array) -> Mask:
         """Whose predictions (n,) are kept."""
+        return self._places(x)[1]
+
+    def _places(self, x: Array) -> tuple[Index, Mask]:
+        """Where people would stand in the table, and whether they do."""
         keys = keys_of(x)
         place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.asarray(self.keys[place] == keys)
+        return place, np.asarray(self.keys[place] == keys)
 
     def at(self, x: Array) -> Array:
         """The predictions (n, outputs) of people; one who is not in the table is an error."""
         if self.people is None:
             raise BadInput("The people of the predictions are withheld: give --data, the folder that has them.")
-        keys = keys_of(x)
-        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        missing = int((self.keys[place] != keys).sum())
-        if missing:
+        place, known = self._places(x)
+        if missing := int((~known).sum()):
             raise BadInput(
                 f"The table of predictions lacks {missing:,} of {len(x):,} people who are similar to others."
             )
@@ -276,13 +278,6 @@ class PredictionBounds(Bounds):
             seen[owner] = True
         upper[~seen], kept[~seen] = np.inf, False  # everybody is similar to themselves: nobody listed proves nothing
         return Known(upper, kept, at)
-
-    def keeps(self, x: Array, upper: Array) -> Mask:
-        """Whose decision cannot change because no similar individual is treated so differently as ``upper`` (n,)
-        says."""
-        at = self.enclose(x)
-        same = self.head.settled(at, upper)
-        return np.asarray((same >= 0) & (same == self.head.decision(at)))
 
     def proved_decisions(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
         """Which of the ``wanted`` (n,) decisions stand: everybody similar was listed already."""

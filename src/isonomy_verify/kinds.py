@@ -22,8 +22,8 @@ from isonomy_verify.preparations import Preparations
 from isonomy_verify.record import Record
 from isonomy_verify.similar import Similarity
 from isonomy_verify.text import need
-from isonomy_verify.tree_bounds import TreeBounds, margin_errors
-from isonomy_verify.trees import Trees
+from isonomy_verify.tree_bounds import TreeBounds
+from isonomy_verify.trees import Trees, margin_errors
 
 
 class Layers(Model):

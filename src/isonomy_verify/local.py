@@ -108,12 +108,9 @@ class LocalBounds(ModelBounds):
             sets = ConvexSets.of_box(np.broadcast_to(sets.low, shape), np.broadcast_to(sets.high, shape))
         return self.network.enclose(piece.centre, sets, tier, float32_run=self.float32_run, directions=directions)
 
-    def keeps(self, x: Array, upper: Array) -> Mask:
-        """Whose decision cannot change because no similar individual is treated so differently as ``upper`` (n,)
-        says."""
-        at_x = enclose_at(self.alone, x)
-        same = self.head.settled(at_x, upper)
-        return np.asarray((same >= 0) & (same == self.head.decision(at_x)))
+    def enclose_run(self, x: Array) -> Enclosure:
+        """The margins of individuals, those of float32 runs included where these are covered."""
+        return enclose_at(self.alone, x)
 
     def enclose(self, x: Array) -> Enclosure:
         """The margins of individuals ``x`` (n, m) themselves, in real arithmetic."""

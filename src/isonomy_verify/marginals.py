@@ -46,7 +46,16 @@ from isonomy_verify.arithmetic import (
     products_up,
     up,
 )
-from isonomy_verify.reweighting import EDGE, Groups, Hints, Sample, check_strangers, finite, strangers_in_words
+from isonomy_verify.reweighting import (
+    EDGE,
+    Groups,
+    Hints,
+    Reweighting,
+    Sample,
+    check_strangers,
+    finite,
+    strangers_in_words,
+)
 from isonomy_verify.text import listed, need, number, written
 
 MARGIN_CELLS = 2**16
@@ -77,7 +86,7 @@ class _Exponents(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Marginals:
+class Marginals(Reweighting):
     """The reweightings of the individuals with known ``margins``, up to ``tolerance``, and at most the divergence
     ``residual`` from the tilted ones, which have them."""
 
@@ -85,7 +94,6 @@ class Marginals:
     residual: float
     tolerance: float
     strangers: float = 0.0
-    moves: ClassVar[bool] = False
     free_strangers: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -13,6 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Protocol
 
+import numpy as np
+
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.domain import Mask
 from isonomy_verify.forms import Form
@@ -84,10 +86,16 @@ class Bounds(ABC):
     def chunk(self, x: Array) -> Known:
         """What is known of individuals ``x`` (n, m), who lie in the domain."""
 
-    @abstractmethod
+    def enclose_run(self, x: Array) -> Enclosure:
+        """The same of every run that the bounds cover."""
+        return self.enclose(x)
+
     def keeps(self, x: Array, upper: Array) -> Mask:
         """Whose decision cannot change because no similar individual is treated so differently as ``upper`` (n,)
         says."""
+        at = self.enclose_run(x)
+        same = self.head.settled(at, upper)
+        return np.asarray((same >= 0) & (same == self.head.decision(at)))
 
     @abstractmethod
     def proved_decisions(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.activations import Activation
-from isonomy_verify.arithmetic import LARGEST32, LEAST32, SMALL, TINY, U32, Array, U, gamma, norm_up
+from isonomy_verify.arithmetic import LARGEST32, LEAST32, SMALL, TINY, U32, Array, U, finite, gamma, norm_up
 
 MERGED_NUMBERS = 2**28
 """Numbers in one merged matrix (2 GiB): a graph that asks for more is refused."""
@@ -173,7 +173,7 @@ def normal_form(nodes: Sequence[Node], rows: Array | None = None) -> Network:
     ``rows`` (r, outputs) are linear functions of the outputs, entries 0, 1 and -1 (margins): they become the outputs.
     """
     if rows is not None:
-        rows = _finite(rows, "rows")
+        rows = finite(rows, "rows")
         nodes = [*nodes, Node("affine", (len(nodes) - 1,), weight=rows, bias=np.zeros(len(rows)))]
     node_widths(nodes)
     expressions: list[_Expression] = []
@@ -373,12 +373,6 @@ def _error(node: Node) -> Array | None:
     return np.asarray(np.broadcast_to(error, node.weight.shape))
 
 
-def _finite(a: Array, name: str) -> Array:
-    if a.dtype != np.float64 or not np.isfinite(a).all():
-        raise ValueError(f"{name} must be float64 and finite.")
-    return a
-
-
 def node_widths(nodes: Sequence[Node], names: Sequence[str] = ()) -> list[int]:
     """The numbers that each node holds, once every one reads earlier ones, of the widths that it needs, and all numbers
     are finite float64; ``names`` of the nodes are for errors."""
@@ -404,7 +398,7 @@ def node_widths(nodes: Sequence[Node], names: Sequence[str] = ()) -> list[int]:
             )
             for part in (weight, bias, node.weight_error, node.bias_error, node.size, node.bias_size):
                 if part is not None:
-                    _finite(part, f"The numbers of node {i}")
+                    finite(part, f"The numbers of node {i}")
             if fits and weight is not None and bias is not None:
                 table, column = weight.shape, bias.shape
                 wanted = (

@@ -30,7 +30,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy_verify.arithmetic import SMALL, TINY, Array, U, dual_order, gamma, norm_up
+from isonomy_verify.arithmetic import SMALL, TINY, Array, U, dual_order, finite, gamma, norm_up
 
 Index = NDArray[np.int64]
 FEW_COLUMNS = 16
@@ -122,7 +122,7 @@ class Ball:
     ) -> None:
         """``still`` marks coordinates that do not move, and that the root must not look at; others that it does not
         look at are free."""
-        _finite(root, "The root of a ball")
+        finite(root, "The root of a ball")
         if not (math.isfinite(radius) and radius >= 0):
             raise ValueError(f"The radius of a ball must be finite and not negative. Got {radius}.")
         self.root, self.order, self.dual, self.radius = root, order, dual_order(order), float(radius)
@@ -131,7 +131,7 @@ class Ball:
         if inverse is None:
             inverse = np.zeros((m, k))
             inverse[moving] = np.linalg.pinv(root[:, moving])
-        self.inverse = _finite(inverse, "The inverse of a root")
+        self.inverse = finite(inverse, "The inverse of a root")
         self.moving, self.free = moving, ~moving if still is None else ~moving & ~still
         if still is not None and (moving & still).any():
             raise ValueError("The root of a ball looks at a coordinate that does not move.")
@@ -177,16 +177,11 @@ class Ball:
         one."""
         if self.free.any():
             return None
-        linear_image, wide = (
-            self.linear_image(weight, size),
-            1.0 if self.order <= 2 else math.sqrt(len(self.root)) * (1 + 4 * U),
-        )
-        return Ellipsoid(
-            linear_image.matrix,
-            np.zeros((1, len(weight))),
-            np.array([self.radius * wide * (1 + 2 * U)]),
-            linear_image.loss[None],
-        )
+        image, wide = self.linear_image(weight, size), 1.0
+        if self.order > 2:
+            wide = math.sqrt(len(self.root)) * (1 + 4 * U)
+        radius = np.array([self.radius * wide * (1 + 2 * U)])
+        return Ellipsoid(image.matrix, np.zeros((1, len(weight))), radius, image.loss[None])
 
     def within(self, other: Ball) -> Ball:
         """The part that a ball of the same shape leaves of this one."""
@@ -240,13 +235,13 @@ class BallBox:
             raise ValueError("The box of a region must have its lower side below its upper one.")
         m = low.shape[1]
         self.low, self.high, self.order, self.dual = low, high, order, dual_order(order)
-        self.root = np.zeros((0, m)) if root is None else _finite(root, "The root of a region")
-        self.radius = np.zeros(1) if radius is None else _finite(radius, "The radius of a region")
-        self.offset = np.zeros((1, len(self.root))) if offset is None else _finite(offset, "The offset of a region")
+        self.root = np.zeros((0, m)) if root is None else finite(root, "The root of a region")
+        self.radius = np.zeros(1) if radius is None else finite(radius, "The radius of a region")
+        self.offset = np.zeros((1, len(self.root))) if offset is None else finite(offset, "The offset of a region")
         if (self.radius < 0).any():
             raise ValueError("The radius of a region must not be negative.")
         self.inverse: Array = np.asarray(np.linalg.pinv(self.root) if inverse is None else inverse, dtype=np.float64)
-        _finite(self.inverse, "The inverse of a root")
+        finite(self.inverse, "The inverse of a root")
         self.blocks, self.shares = tuple(blocks), shares
         if self.blocks and (shares is None or not np.isfinite(low[:, :m] - high).all()):
             raise ValueError("Blocks of shares need the present shares and finite ranges.")
@@ -575,12 +570,3 @@ def _zero_times(extent: Array, part: Array) -> Array:
 
 def _rows(a: Array, owner: Index | slice) -> Array:
     return a if len(a) == 1 else a[owner]
-
-
-def _finite(a: Array, name: str) -> Array:
-    if a.dtype != np.float64 or not np.isfinite(a).all():
-        raise ValueError(f"{name} must be float64 and finite.")
-    return a
-
-
-__all__ = ["Ball", "BallBox", "Ellipsoid", "LinearImage", "Region", "Sum"]

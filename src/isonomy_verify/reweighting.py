@@ -105,28 +105,57 @@ def sample_of(high: Array, low: Array, weights: Array, groups: Groups | None = N
     return Sample(above, below, own, every)
 
 
+class Reweighting(Protocol):
+    """What the checker asks of such a shift: :class:`Part`, :class:`Mix`, :class:`Stability`, and
+    :class:`isonomy_verify.marginals.Marginals`."""
+
+    moves: ClassVar[bool] = False
+    free_strangers: ClassVar[bool] = True  # whether strangers are anybody, also in the population that is shown
+
+    @property
+    def strangers(self) -> float:
+        """The share of people, at most, who may be any people at all."""
+
+    @property
+    def grouped_by(self) -> tuple[str, ...]:
+        """The features that tell groups apart: none, and all individuals are one group."""
+        return ()
+
+    def groups(self, x: Array, places: Mapping[str, slice]) -> Groups | None:
+        """Groups of individuals, whose coordinates of features stand at these places; None without groups."""
+        return None
+
+    def upper(self, people: Sample, hints: Hints) -> Fraction:
+        """At least the mean of every population."""
+
+    def lower(self, people: Sample, hints: Hints) -> Fraction:
+        """At most the mean of one."""
+
+    def behind(self, people: Sample, hints: Sequence[float], most: float, risk: float, counts: bool) -> Fraction:
+        """At least the mean of every such population of the one behind independent draws, but with this risk."""
+
+    def reached_behind(self, people: Sample, risk: float) -> Fraction:
+        """At most the mean of one of these, of values 0 and 1."""
+
+    def steepest(self, people: Sample, hints: Hints, largest: float) -> Fraction:
+        """By how much :meth:`upper` with these hints is too small at most, over a mean of ``high`` that is too small,
+        none of them by more than ``largest``."""
+
+    def words(self, cost: str) -> str:
+        """Which populations these are."""
+
+
 @dataclass(frozen=True)
-class Part:
+class Part(Reweighting):
     """The parts of the individuals that hold at least the share ``at_least`` of them."""
 
     at_least: float
     strangers: float = 0.0
-    moves: ClassVar[bool] = False
-    free_strangers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 < self.at_least <= 1:
             raise ValueError(f"'at_least' must be a number above 0, at most 1. Got {self.at_least}.")
         check_strangers(self.strangers)
-
-    @property
-    def grouped_by(self) -> tuple[str, ...]:
-        """The features that tell groups apart: none."""
-        return ()
-
-    def groups(self, x: Array, places: Mapping[str, slice]) -> None:
-        """All individuals are one group."""
-        return
 
     def upper(self, people: Sample, hints: Hints) -> Fraction:
         """At least the mean of every part, by the level ``t``."""
@@ -175,14 +204,12 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Mix:
+class Mix(Reweighting):
     """The mixtures of groups of the individuals, as they are; ``limits`` has the least and largest share of each."""
 
     features: tuple[str, ...]
     limits: tuple[tuple[float, float], ...] | None = None
     strangers: float = 0.0
-    moves: ClassVar[bool] = False
-    free_strangers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.features or len(set(self.features)) < len(self.features):
@@ -281,14 +308,12 @@ class Mix:
 
 
 @dataclass(frozen=True)
-class Stability:
+class Stability(Reweighting):
     """The populations whose index against the individuals, in at most ``bins`` bins, is at most ``kappa``."""
 
     kappa: float
     bins: int = 20
     strangers: float = 0.0
-    moves: ClassVar[bool] = False
-    free_strangers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.kappa < math.inf:
@@ -296,15 +321,6 @@ class Stability:
         if not 1 <= self.bins <= BINS:
             raise ValueError(f"'bins' must be a whole number from 1 to {BINS}. Got {self.bins}.")
         check_strangers(self.strangers)
-
-    @property
-    def grouped_by(self) -> tuple[str, ...]:
-        """The features that tell groups apart: none."""
-        return ()
-
-    def groups(self, x: Array, places: Mapping[str, slice]) -> None:
-        """All individuals are one group."""
-        return
 
     def upper(self, people: Sample, hints: Hints) -> Fraction:
         """At least the mean of every population of the index, by ``λ`` and ``η``; the mean in bins for an index of 0.
@@ -402,44 +418,6 @@ class Stability:
 
 Composable = Part | Mix | Stability
 """Those after which individuals may move."""
-
-
-class Reweighting(Protocol):
-    """What the checker asks of such a shift: :class:`Part`, :class:`Mix`, :class:`Stability`, and
-    :class:`isonomy_verify.marginals.Marginals`."""
-
-    moves: ClassVar[bool]
-    free_strangers: ClassVar[bool]  # whether strangers are anybody, also in the population that is shown
-
-    @property
-    def strangers(self) -> float:
-        """The share of people, at most, who may be any people at all."""
-
-    @property
-    def grouped_by(self) -> tuple[str, ...]:
-        """The features that tell groups apart."""
-
-    def groups(self, x: Array, places: Mapping[str, slice]) -> Groups | None:
-        """Groups of individuals, whose coordinates of features stand at these places; None without groups."""
-
-    def upper(self, people: Sample, hints: Hints) -> Fraction:
-        """At least the mean of every population."""
-
-    def lower(self, people: Sample, hints: Hints) -> Fraction:
-        """At most the mean of one."""
-
-    def behind(self, people: Sample, hints: Sequence[float], most: float, risk: float, counts: bool) -> Fraction:
-        """At least the mean of every such population of the one behind independent draws, but with this risk."""
-
-    def reached_behind(self, people: Sample, risk: float) -> Fraction:
-        """At most the mean of one of these, of values 0 and 1."""
-
-    def steepest(self, people: Sample, hints: Hints, largest: float) -> Fraction:
-        """By how much :meth:`upper` with these hints is too small at most, over a mean of ``high`` that is too small,
-        none of them by more than ``largest``."""
-
-    def words(self, cost: str) -> str:
-        """Which populations these are."""
 
 
 def conjugate_up(s: float) -> float:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -32,7 +32,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from isonomy_verify.arithmetic import TINY, Array, U, down, dual_order, gamma, norm_up, product_up, up
+from isonomy_verify.arithmetic import TINY, Array, U, down, dual_order, gamma, norm_up, outward, product_up, up
 from isonomy_verify.branches import Branches, MetricError, enumerate_branches, pseudo_inverse
 from isonomy_verify.domain import Domain, Mask
 from isonomy_verify.forms import Form
@@ -358,8 +358,8 @@ class Similarity:
         margin = LATTICE_MARGIN * np.maximum(1.0, size)
         first, last = np.ceil(first - margin), np.floor(last + margin)
         # Where margins are wider than steps, or overflow, the box stays as it is.
-        low[:, which] = np.fmax(low[:, which], _outward((first - origin) / unit - here, down))
-        high[:, which] = np.fmin(high[:, which], _outward((last - origin) / unit - here, up))
+        low[:, which] = np.fmax(low[:, which], outward((first - origin) / unit - here, down))
+        high[:, which] = np.fmin(high[:, which], outward((last - origin) / unit - here, up))
 
     def _narrow_to_steps(self, low: Array, high: Array) -> None:
         """The same for differences of two whole numbers, wherever in their range these are.
@@ -404,11 +404,6 @@ def _checked(delta: float) -> float:
     if not (math.isfinite(delta) and delta >= 0):
         raise DeltaError(f"'delta' must be a finite number >= 0. Got {delta}.")
     return float(delta)
-
-
-def _outward(move: Array, step: Callable[[Array], Array]) -> Array:
-    """A step outward, except for no move at all, which is exact."""
-    return np.where(move == 0.0, 0.0, step(move))
 
 
 @np.errstate(all="ignore")  # what overflows is an infinite reach

@@ -28,7 +28,7 @@ from isonomy_verify.tree_cells import Axis, Boxes, Cells
 from isonomy_verify.tree_reach import TreeReach
 from isonomy_verify.tree_search import Fields, largest
 from isonomy_verify.tree_witness import people_in
-from isonomy_verify.trees import Trees
+from isonomy_verify.trees import Trees, margin_errors
 
 GRID_CELLS, GRID_NUMBERS = 2**17, 2**20
 """Cells of one grid, and of all grids that are held together."""
@@ -85,13 +85,6 @@ class Extremes(NamedTuple):
             mine[...] = own if side == 0 else -own
 
 
-def margin_errors(head: Head, error: Array) -> Array:
-    """Return errors of the margins of a head from those of outputs: of a difference those of both."""
-    if not head.pairs:
-        return error
-    return np.array([np.nextafter(error[c] + error[j], np.inf) for c, j in head.pairs])
-
-
 class TreeBounds(Bounds):
     """Trees, what becomes of their outputs and who is similar: ready to derive bounds of individuals.
 
@@ -113,7 +106,7 @@ class TreeBounds(Bounds):
         given = np.broadcast_to(np.asarray(run_error, dtype=np.float64), self.cells.base.shape)
         if not ((given >= 0) & (given < np.inf)).all():
             raise ValueError("The error of a run must be finite and not negative.")
-        own = self.cells.sums.margin_errors(head)
+        own = margin_errors(head, self.cells.sums.error)
         self.error = np.nextafter(own + given, np.inf) if given.any() else own
 
     def enclose(self, x: Array) -> Enclosure:
@@ -139,13 +132,6 @@ class TreeBounds(Bounds):
         unknown = np.isinf(over.low).any(1)
         upper = np.where(unknown, self.head.largest, self.head.violation(at, over))
         return upper, np.asarray((mine >= 0) & (mine == theirs) & ~unknown)
-
-    def keeps(self, x: Array, upper: Array) -> Mask:
-        """Return whose decision cannot change because no similar individual is treated so differently as ``upper``
-        says."""
-        at = self.enclose(x)
-        same = self.head.settled(at, upper)
-        return np.asarray((same >= 0) & (same == self.head.decision(at)))
 
     def proved_decisions(self, x: Array, known: Known, wanted: Mask, parts: int = TREE_PARTS) -> Mask:
         """Return which of the ``wanted`` decisions stand: those kept, and those that more parts settle."""

@@ -56,6 +56,8 @@ class Places(NamedTuple):
 class TreeReach:
     """Trees, who is similar and what moving an individual costs, ready to bound violations over balls."""
 
+    single_radius = own_passes = False  # one grid says the same of all radii
+
     def __init__(self, cells: Cells, head: Head, similarity: Similarity, ground: Form, error: Array) -> None:
         self.cells, self.head, self.similarity, self.ground, self.error = cells, head, similarity, ground, error
         self.domain = similarity.domain
@@ -67,16 +69,6 @@ class TreeReach:
     def is_norm(self) -> bool:
         """Return whether every move costs something."""
         return is_norm(self.ground)
-
-    @property
-    def single_radius(self) -> bool:
-        """Return whether a pass says little of smaller radii: never, of trees."""
-        return False
-
-    @property
-    def own_passes(self) -> bool:
-        """Return whether every radius costs passes of its own: never, of trees."""
-        return False
 
     def bound(self, x: Array, radii: Sequence[float], tight: bool = True, size: int = 1024) -> Array:
         """Return upper bounds (n, radii) of the violation of any individual within each of the ascending ``radii`` of

@@ -215,6 +215,11 @@ class Trees:
             )
 
 
+def margin_errors(head: Head, error: Array) -> Array:
+    """Return errors of the margins of a head from those of outputs: of a difference those of both."""
+    return np.array([up(error[c] + error[j]) for c, j in head.pairs]) if head.pairs else error
+
+
 class Sums(NamedTuple):
     """Leaves (nodes, columns) and base (outputs,) in units of ``2^-exponent``, and what the units lose, per output."""
 
@@ -233,12 +238,6 @@ class Sums(NamedTuple):
             return leaves, self.base
         first, last = (np.array(side) for side in zip(*head.pairs, strict=True))
         return leaves[:, last] - leaves[:, first], self.base[last] - self.base[first]
-
-    def margin_errors(self, head: Head) -> Array:
-        """Return what the units lose of each margin."""
-        if not head.pairs:
-            return self.error
-        return np.array([float(up(self.error[c] + self.error[j])) for c, j in head.pairs])
 
     def real(self, low: Index, high: Index, error: Array) -> tuple[Array, Array]:
         """Return floats below and above whole sums (n, margins), with an error of each margin.

@@ -25,8 +25,9 @@ from isonomy.similarity.regions import Similarity, refused
 from isonomy.trees.model import TreeModel
 from isonomy_verify.heads import Head
 from isonomy_verify.models import Known
-from isonomy_verify.tree_bounds import TREE_PARTS, TreeBounds, margin_errors
+from isonomy_verify.tree_bounds import TREE_PARTS, TreeBounds
 from isonomy_verify.tree_reach import TreeReach
+from isonomy_verify.trees import margin_errors
 
 DECIMALS = 6
 """The finest precision of a number that witnesses keep to, in decimals of its raw units."""
