@@ -14,7 +14,6 @@ function that gave the predictions, of which nothing else is known: they hold *g
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +26,7 @@ from isonomy_verify.heads import Head
 from isonomy_verify.models import PARTS, Bounds, Known, Model
 from isonomy_verify.record import Record
 from isonomy_verify.sets import Regions
-from isonomy_verify.similar import LATTICE_MARGIN, Similarity, filled, is_norm
+from isonomy_verify.similar import Similarity, filled, is_norm, lattice_ends
 from isonomy_verify.text import BadInput, need
 from isonomy_verify.tiers import Enclosure
 
@@ -131,13 +130,11 @@ def _lattice(
 ) -> _Axis:
     """The whole numbers of a coordinate within its boxes, and its fill where it may be missing.
 
-    **Soundness.** The margin is that of :meth:`Similarity._narrow_to_lattice`, far above rounding; the value of a whole
-    number is computed by the expression of the encoder.
+    **Soundness.** The margin is that of regions, far above rounding; the value of a whole number is computed by the
+    expression of the encoder.
     """
     origin, unit = float(domain.origin[i]), float(domain.unit[i])
-    first, last = (here + low) * unit + origin, (here + high) * unit + origin
-    size = np.maximum(np.maximum(np.abs(first), np.abs(last)), abs(origin) + np.abs(here * unit))
-    margin = LATTICE_MARGIN * np.maximum(1.0, size)
+    first, last, margin = lattice_ends(origin, unit, here, low, high)
     ends = (domain.low[i] * unit + origin, domain.high[i] * unit + origin)
     first = np.maximum(np.ceil(first - margin), np.ceil(ends[0] - margin))
     last = np.minimum(np.floor(last + margin), np.floor(ends[1] + margin))
@@ -333,18 +330,14 @@ class PredictionReach:
     single_radius = own_passes = True
 
     def __init__(self, bounds: PredictionBounds, ground: Form) -> None:
-        domain = bounds.similarity.domain
-        # Immutable features of a person do change from one population to another.
-        self.free = replace(domain, immutable=np.zeros_like(domain.immutable))
-        self.bounds, self.ground, self.is_norm = bounds, ground, is_norm(ground)
+        self.bounds, self.ball, self.is_norm = bounds, bounds.similarity.reached_by(ground), is_norm(ground)
 
     def bound(self, x: Array, radii: Sequence[float], tight: bool = True, size: int = 1024) -> Array:
         """Upper bounds (n, radii) of the violation of any individual within each of the ascending ``radii``."""
         worst = np.zeros((len(x), len(radii)))
         for j, radius in enumerate(radii):
-            ball = Similarity(self.ground, radius, self.free, self.bounds.similarity.max_branches)
             try:
-                for owner, z in similar_people(ball, x):
+                for owner, z in similar_people(self.ball.resized(radius), x):
                     unique, back = distinct(z)
                     np.maximum.at(worst[:, j], owner, self.bounds.chunk(unique).upper[back])
             except EndlessError as error:

@@ -47,9 +47,7 @@ class Reach:
     ) -> None:
         self.network, self.head, self.similarity, self.float32_run = network, head, similarity, float32_run
         self.domain, self.ground = similarity.domain, ground
-        # Immutable features of a person do change from one population to another.
-        free = replace(self.domain, immutable=np.zeros_like(self.domain.immutable))
-        self.ball = Similarity(ground, 0.0, free, similarity.max_branches, keep=True)
+        self.ball = similarity.reached_by(ground)
         self._balls: dict[float, Similarity] = {}
         self._counting: dict[float, Reach] = {}
 

@@ -143,6 +143,12 @@ class Similarity:
             other._branches = replace(self._known_branches(), delta=other._within_domain())
         return other
 
+    def reached_by(self, ground: Form) -> Similarity:
+        """Who is within radius 0 of a ground cost, to be resized: immutable features of a person do change from one
+        population to another."""
+        free = replace(self.domain, immutable=np.zeros_like(self.domain.immutable))
+        return Similarity(ground, 0.0, free, self.max_branches, keep=True)
+
     def within(self, domain: Domain) -> Similarity:
         """The same metric and δ in another domain."""
         return Similarity(self.form, self.delta, domain, self.max_branches)
@@ -345,17 +351,13 @@ class Similarity:
     def _narrow_to_lattice(self, centre: Array, low: Array, high: Array) -> None:
         """Shrink, in place, the interval of each whole-number coordinate to the lattice points within it.
 
-        **Soundness.** ``(here + v) unit + origin`` is computed within a few roundings of ``size``; the margin is
-        millions of them, so no lattice point is lost, and the way back is rounded outward.
+        **Soundness.** No lattice point is lost (:func:`lattice_ends`), and the way back is rounded outward.
         """
         which = self.domain.integer
         if not which.any():
             return
         origin, unit, here = self.domain.origin[which], self.domain.unit[which], centre[:, which]
-        first = (here + low[:, which]) * unit + origin
-        last = (here + high[:, which]) * unit + origin
-        size = np.maximum(np.maximum(np.abs(first), np.abs(last)), np.abs(origin) + np.abs(here * unit))
-        margin = LATTICE_MARGIN * np.maximum(1.0, size)
+        first, last, margin = lattice_ends(origin, unit, here, low[:, which], high[:, which])
         first, last = np.ceil(first - margin), np.floor(last + margin)
         # Where margins are wider than steps, or overflow, the box stays as it is.
         low[:, which] = np.fmax(low[:, which], outward((first - origin) / unit - here, down))
@@ -389,6 +391,19 @@ class Similarity:
         """The root on coordinates that may move, and its pseudo-inverse."""
         root = np.where(self.domain.immutable, 0.0, self.form.root)
         return root, pseudo_inverse(root)
+
+
+def lattice_ends(
+    origin: Array | float, unit: Array | float, here: Array, low: Array, high: Array
+) -> tuple[Array, Array, Array]:
+    """The ends of boxes of moves in whole numbers, and the margin within which points outside still count.
+
+    **Soundness.** ``(here + v) unit + origin`` is computed within a few roundings of ``size``; the margin is millions
+    of them.
+    """
+    first, last = (here + low) * unit + origin, (here + high) * unit + origin
+    size = np.maximum(np.maximum(np.abs(first), np.abs(last)), np.abs(origin) + np.abs(here * unit))
+    return first, last, LATTICE_MARGIN * np.maximum(1.0, size)
 
 
 def filled(regions: Regions, domain: Domain) -> Regions:

@@ -37,6 +37,21 @@ TREE_PARTS = 4096
 """Parts into which branch and bound may cut a box."""
 
 
+class Cover(NamedTuple):
+    """Boxes of cells that hold everybody similar, balls that hold cells of them back, if there are any, and the moves
+    (rows, m) that lead into the boxes."""
+
+    boxes: Boxes
+    balls: Balls | None
+    low: Array
+    high: Array
+
+    def of(self, rows: Index | slice) -> Cover:
+        """Return some rows."""
+        balls = None if self.balls is None else self.balls.of(rows)
+        return Cover(self.boxes.of(rows), balls, self.low[rows], self.high[rows])
+
+
 class Extremes(NamedTuple):
     """The least and the greatest of each margin (n, margins) over everybody similar, in whole numbers: bounds, and what
     is attained in a cell that is not left out. ``first`` and ``last`` (n, margins, 2, axes) are the cells between which
@@ -169,22 +184,20 @@ class TreeBounds(Bounds):
         x = np.ascontiguousarray(x, dtype=np.float64)
         result = Extremes.unknown(len(x), len(self.cells.base), len(self.cells.axes))
         for start in range(0, len(x), self.size):
-            for boxes, balls, moves in self._boxes(x[start : start + self.size]):
-                for some in range(0, len(boxes.owner), self.size):
-                    rows = slice(some, some + self.size)
-                    ball = None if balls is None else balls.of(rows)
-                    part = self._rows(boxes.of(rows), ball, (moves[0][rows], moves[1][rows]))
-                    result.merge(boxes.owner[rows] + start, part)
+            for cover in self._covers(x[start : start + self.size]):
+                for some in range(0, len(cover.low), self.size):
+                    part = cover.of(slice(some, some + self.size))
+                    result.merge(part.boxes.owner + start, self._rows(part))
         return result
 
-    def _boxes(self, x: Array) -> Iterator[tuple[Boxes, Balls | None, tuple[Array, Array]]]:
+    def _covers(self, x: Array) -> Iterator[Cover]:
         """Cover everybody similar to people by boxes of cells, of which balls hold cells back."""
         similarity, owner = self.similarity, np.arange(len(x))
         if not len(similarity.form.root):
             low, high = (np.broadcast_to(side, x.shape) for side in similarity.ranges(x))
             boxes, alive = self.cells.boxes(owner, x, low, high)
-            rows = np.flatnonzero(alive)
-            yield (boxes if alive.all() else boxes.of(rows)), None, (low[rows], high[rows])
+            cover = Cover(boxes, None, low, high)
+            yield cover if alive.all() else cover.of(np.flatnonzero(alive))
             return
         for regions in similarity.each(x):
             sets, centre = regions.sets, regions.centre
@@ -201,10 +214,11 @@ class TreeBounds(Bounds):
                 root = root[:0]  # categories that were not listed: their price is not known here
                 offset = offset[:, :0]
             balls = Balls(self.cells, root, sets.order, radius, offset, centre[rows])
-            yield boxes.of(rows), balls, (low[rows], high[rows])
+            yield Cover(boxes.of(rows), balls, low[rows], high[rows])
 
-    def _rows(self, boxes: Boxes, balls: Balls | None, moves: tuple[Array, Array]) -> Extremes:
+    def _rows(self, cover: Cover) -> Extremes:
         """Return the extremes over each of some boxes."""
+        boxes = cover.boxes
         rows, axes = boxes.low.shape
         pieces = project(self.cells, boxes)
         constant, moving = pieces.constant, pieces.moving
@@ -216,7 +230,7 @@ class TreeBounds(Bounds):
         while start < rows:
             wide, stop = grid.counts[order[start]], start + 1
             if size[order[start]] > GRID_CELLS:
-                self._search(result, int(order[start]), boxes, balls, moves, pieces.of(int(order[start]), ends))
+                self._search(result, int(order[start]), cover, pieces.of(int(order[start]), ends))
                 start = stop
                 continue
             while stop < rows:  # pad together boxes whose grids are alike
@@ -226,29 +240,20 @@ class TreeBounds(Bounds):
                     break
                 wide, stop = wider, stop + 1
             some = order[start:stop]
-            self._fill(result, some, (boxes, balls, moves), pieces, grid, ends)
+            self._fill(result, some, cover.of(some), pieces, grid, ends)
             start = stop
         return result
 
-    def _fill(
-        self,
-        result: Extremes,
-        some: Index,
-        sets: tuple[Boxes, Balls | None, tuple[Array, Array]],
-        pieces: Pieces,
-        grid: Grid,
-        ends: Index,
-    ) -> None:
-        """Set the extremes of some rows from their grids."""
-        boxes, balls, moves = sets
+    def _fill(self, result: Extremes, some: Index, cover: Cover, pieces: Pieces, grid: Grid, ends: Index) -> None:
+        """Set the extremes of some rows, which the cover is of, from their grids."""
         leaves = np.concatenate([np.arange(ends[r], ends[r + 1]) for r in some.tolist()])
         row = np.repeat(np.arange(len(some)), ends[some + 1] - ends[some])
         count, moving = grid.counts[some], pieces.moving
         shape = count.max(0)
         first = [f[some, : shape[d]] for d, f in enumerate(grid.first)]
         last = [f[some, : shape[d]] for d, f in enumerate(grid.last)]
-        kept = kept_cells(self.cells, boxes.of(some), balls and balls.of(some), moves, some, moving, first, last)
-        low, high = boxes.low[some], boxes.high[some]
+        kept = kept_cells(self.cells, cover, moving, first, last)
+        low, high = cover.boxes.low, cover.boxes.high
         each = np.arange(len(some))
         for margin in range(pieces.gain.shape[1]):
             total = sums(len(some), row, grid.low[leaves], grid.stop[leaves], count, pieces.gain[leaves, margin])
@@ -269,23 +274,13 @@ class TreeBounds(Bounds):
                 result.first[some, margin, side] = np.where(none[:, None], -1, a)
                 result.last[some, margin, side] = np.where(none[:, None], -1, b)
 
-    def _search(
-        self,
-        result: Extremes,
-        row: int,
-        boxes: Boxes,
-        balls: Balls | None,
-        moves: tuple[Array, Array],
-        pieces: Pieces,
-    ) -> None:
+    def _search(self, result: Extremes, row: int, cover: Cover, pieces: Pieces) -> None:
         """Set the extremes of a row whose grid is too large, by branch and bound."""
-        one = np.array([row])
-        box, ball = boxes.of(one), None if balls is None else balls.of(one)
-        move = moves[0][one], moves[1][one]
-        moving = pieces.moving
+        one, moving = cover.of(np.array([row])), pieces.moving
+        box = one.boxes
 
         def kept(first: list[Index], last: list[Index]) -> Mask | None:
-            return kept_cells(self.cells, box, ball, move, np.zeros(1, dtype=np.int64), moving, first, last)
+            return kept_cells(self.cells, one, moving, first, last)
 
         for margin in range(pieces.gain.shape[1]):
             for side, sign in ((0, -1), (1, 1)):
@@ -301,20 +296,12 @@ class TreeBounds(Bounds):
                     result.first[row, margin, side], result.last[row, margin, side] = first, last
 
 
-def kept_cells(
-    cells: Cells,
-    boxes: Boxes,
-    balls: Balls | None,
-    moves: tuple[Array, Array],
-    rows: Index,
-    moving: Index,
-    first: list[Index],
-    last: list[Index],
-) -> Mask | None:
+def kept_cells(cells: Cells, cover: Cover, moving: Index, first: list[Index], last: list[Index]) -> Mask | None:
     """Return which groups of cells (rows, groups…) hold a person of the box that a ball may reach; None: all.
 
-    ``first`` and ``last`` are the cells of the groups of each moving axis, ``moves`` those of all rows.
+    ``first`` and ``last`` are the cells of the groups of each moving axis.
     """
+    boxes, balls = cover.boxes, cover.balls
     n, axes = len(boxes.owner), len(moving)
     kept: Mask | None = None
     for d, k in enumerate(moving.tolist()):
@@ -325,18 +312,15 @@ def kept_cells(
             mask = mask.reshape(shape)
             kept = mask if kept is None else kept & mask
     if balls is not None and len(balls.root):
-        low, high = moves[0][rows].copy(), moves[1][rows].copy()
+        low, high = cover.low.copy(), cover.high.copy()
         for k, axis in enumerate(cells.axes):
             if axis.flag >= 0:  # whose moves a missing value replaces
                 j, centre = axis.start, balls.centre[:, axis.start]
-                missing = boxes.high[:, k] == axis.cells - 1
+                missing, present = boxes.high[:, k] == axis.cells - 1, boxes.low[:, k] < axis.cells - 1
                 fill = axis.fill - centre
-                low[:, j] = np.where(
-                    missing, np.minimum(np.where(boxes.low[:, k] < axis.cells - 1, low[:, j], fill), fill), low[:, j]
-                )
-                high[:, j] = np.where(
-                    missing, np.maximum(np.where(boxes.low[:, k] < axis.cells - 1, high[:, j], fill), fill), high[:, j]
-                )
+                for side, best in ((low, np.minimum), (high, np.maximum)):
+                    either = best(np.where(present, side[:, j], fill), fill)
+                    side[:, j] = np.where(missing, either, side[:, j])
         groups = []
         for d, k in enumerate(moving.tolist()):
             axis = cells.axes[k]

@@ -61,9 +61,7 @@ class TreeReach:
     def __init__(self, cells: Cells, head: Head, similarity: Similarity, ground: Form, error: Array) -> None:
         self.cells, self.head, self.similarity, self.ground, self.error = cells, head, similarity, ground, error
         self.domain = similarity.domain
-        # Immutable features of a person do change from one population to another.
-        free = replace(self.domain, immutable=np.zeros_like(self.domain.immutable))
-        self.ball = Similarity(ground, 0.0, free, similarity.max_branches, keep=True)
+        self.ball = similarity.reached_by(ground)
 
     @cached_property
     def is_norm(self) -> bool:
