@@ -27,7 +27,6 @@ from isonomy_verify.tree_boxes import FAR, Balls, Grid, Pieces, allowed_groups, 
 from isonomy_verify.tree_cells import Axis, Boxes, Cells
 from isonomy_verify.tree_reach import TreeReach
 from isonomy_verify.tree_search import Fields, largest
-from isonomy_verify.tree_witness import people_in
 from isonomy_verify.trees import Trees, margin_errors
 
 GRID_CELLS, GRID_NUMBERS = 2**17, 2**20
@@ -164,18 +163,6 @@ class TreeBounds(Bounds):
     def reach(self, ground: Form) -> TreeReach:
         """Return bounds over everybody within a ground cost of individuals."""
         return TreeReach(self.cells, self.head, self.similarity, ground, self.error)
-
-    def people(self, x: Array, extremes: Extremes, step: Array | None = None) -> Array:
-        """Return people (n, margins, 2, m) who attain the extremes; not a number where none is known.
-
-        ``step`` (m,): the precision of each number in raw units, 0 where any value is one that a person
-        could have.
-        """
-        n, margins = extremes.low.shape
-        first, last = (side.reshape(n * margins * 2, -1) for side in (extremes.first, extremes.last))
-        own = np.repeat(np.ascontiguousarray(x, dtype=np.float64), margins * 2, axis=0)
-        y = people_in(self.cells, self.similarity, own, first, last, step)
-        return np.asarray(y.reshape(n, margins, 2, x.shape[1]))
 
     # -- exact extremes -----------------------------------------------------------------------------------
 

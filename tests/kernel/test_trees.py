@@ -21,6 +21,7 @@ from tests.kernel.forests import (
     trees_of,
 )
 
+from isonomy.trees.witnesses import attaining
 from isonomy_verify import tree_bounds
 from isonomy_verify.domain import Domain
 from isonomy_verify.forms import Form
@@ -70,7 +71,7 @@ def test_extremes_are_those_of_all_similar_people(seed: int, kind: str, outputs:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tree_bounds, "GRID_CELLS", cells)  # branch and bound from here on
         extremes = bounds.extremes(x)
-    witnesses = bounds.people(x, extremes)
+    witnesses = attaining(bounds, x, extremes)
     assert domain.contains(witnesses.reshape(-1, domain.width)).all()
     unit = Fraction(2) ** -bounds.cells.sums.exponent
     for i, person in enumerate(x):
@@ -153,7 +154,7 @@ def test_the_unbounded_domain(seed: int) -> None:
     values = outputs_of(trees, domain, np.concatenate([x, people]))[:, 0]
     over = bounds.over(bounds.extremes(x))
     assert over.low[0, 0] <= values.min() + 1e-12 and over.high[0, 0] >= values.max() - 1e-12
-    tested = bounds.people(x, bounds.extremes(x))[0, 0]
+    tested = attaining(bounds, x, bounds.extremes(x))[0, 0]
     assert (form.distance_upper(x, tested) <= 0.7 * (1 + 1e-9)).all()
 
 
@@ -264,7 +265,7 @@ def test_witnesses_have_values_that_people_have(seed: int) -> None:
     bounds = TreeBounds(trees, Head("regression", 1), Similarity(form, 1.0, domain))
     extremes = bounds.extremes(x)
     step = np.where(domain.numeric, 0.05, 0.0)
-    plain, stepped = bounds.people(x, extremes), bounds.people(x, extremes, step)
+    plain, stepped = attaining(bounds, x, extremes), attaining(bounds, x, extremes, step)
     for near, person in ((plain, None), (stepped, 0.05)):
         values = outputs_of(trees, domain, near.reshape(-1, domain.width)).reshape(3, 2)
         unit = 2.0**-bounds.cells.sums.exponent

@@ -23,6 +23,7 @@ from isonomy.search.branch import Limits
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import Similarity, refused
 from isonomy.trees.model import TreeModel
+from isonomy.trees.witnesses import attaining
 from isonomy_verify.heads import Head
 from isonomy_verify.models import Known
 from isonomy_verify.tree_bounds import TREE_PARTS, TreeBounds
@@ -162,7 +163,7 @@ class TreeTier(Tier):
         """Return, of the people who attain extremes, the one treated most differently and one decided otherwise."""
         similarity, exact = self.kernel.similarity, replace(self.head, run_unit=False)
         with refused():
-            people = bounds.people(x, bounds.extremes(x), self._precision(x)).reshape(len(x), -1, x.shape[1])
+            people = attaining(bounds, x, bounds.extremes(x), self._precision(x)).reshape(len(x), -1, x.shape[1])
         at, own = bounds.enclose(x), np.arange(len(x))
         lower, other = np.zeros(len(x)), np.array(x)
         flips, turned = np.zeros(len(x), dtype=bool), np.array(x)

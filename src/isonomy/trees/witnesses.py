@@ -1,6 +1,6 @@
 """People who attain what trees have in a cell: values that a person could have, as near to the own ones as may be.
 
-Nothing here is a bound: whether a person is possible, similar and treated as said is checked where that is claimed.
+Nothing here is a bound: whether a person is possible, similar and treated as claimed is checked by the kernel.
 """
 
 from __future__ import annotations
@@ -10,10 +10,23 @@ import numpy as np
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.regions import Index
 from isonomy_verify.similar import Similarity
+from isonomy_verify.tree_bounds import Extremes, TreeBounds
 from isonomy_verify.tree_cells import Axis, Cells
 
 
-def people_in(
+def attaining(bounds: TreeBounds, x: Array, extremes: Extremes, step: Array | None = None) -> Array:
+    """Return people (n, margins, 2, m) who attain the extremes; not a number where none is known.
+
+    ``step`` (m,): the precision of each number in raw units, 0 where any value is one that a person could have.
+    """
+    n, margins = extremes.low.shape
+    first, last = (side.reshape(n * margins * 2, -1) for side in (extremes.first, extremes.last))
+    own = np.repeat(np.ascontiguousarray(x, dtype=np.float64), margins * 2, axis=0)
+    y = _people_in(bounds.cells, bounds.similarity, own, first, last, step)
+    return np.asarray(y.reshape(n, margins, 2, x.shape[1]))
+
+
+def _people_in(
     cells: Cells, similarity: Similarity, x: Array, first: Index, last: Index, step: Array | None = None
 ) -> Array:
     """Return a person (n, m) in each box of cells, from ``first`` to ``last`` (n, axes), near to ``x``.
