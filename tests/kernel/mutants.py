@@ -15,9 +15,13 @@ With ``--tests tests/kernel tests/similarity --again same`` those that ended so 
 in these folders that run through them: one that a test sees is *caught*, too. Tests keep the constants that modules had
 when they were collected, so that those stay as they ended.
 
-Results are kept in a file of JSON lines, so that a run of hours can be stopped and taken up again; a module that has
-changed since is asked again. Places where nothing needs to be right (searches, slopes, other hints) are left out, and
-so are messages of errors and what reads the files of a certificate, which the forgers of ``tests/verify`` attack.
+Results are kept in a file of JSON lines, each with its mutant (the text of the changed module) and the code that was
+asked (a digest of the kernel and of the questions), so that a run of hours can be stopped at any moment and taken up
+again by the same command: what is in the file is not asked again, and a line that was not written to its end is. A
+module that has changed since is asked again, and with ``--fresh`` so is everything that other code was asked. The lines
+that each question runs through are kept beside, as long as the code stays the same. Places where nothing needs to be
+right (searches, slopes, other hints) are left out, and so are messages of errors and what reads the files of a
+certificate, which the forgers of ``tests/verify`` attack.
 """
 
 from __future__ import annotations
@@ -72,6 +76,9 @@ LOOK = 2.0
 LOOK_TESTS = 6.0
 """The same, of tests."""
 
+RAN = (ROOT / "src" / "isonomy_verify", ROOT / "src" / "isonomy", ROOT / "tests" / "fuzz", HERE / "numbers.py")
+"""What runs where questions are asked."""
+
 TIMEOUT = 120
 """Seconds until a mutant counts as one that does not end."""
 
@@ -91,6 +98,24 @@ class Mutant:
     @property
     def key(self) -> str:
         return hashlib.sha256(self.source.encode()).hexdigest()[:20]
+
+
+def digest_of(*places: Path) -> str:
+    """A digest of the Python files in these places."""
+    files = sorted(file for place in places for file in ([place] if place.is_file() else place.rglob("*.py")))
+    return hashlib.sha256(b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)).hexdigest()[:20]
+
+
+def kept_lines(file: Path) -> list[dict[str, Any]]:
+    """The lines of a file of results; one that was not written to its end says nothing, and is ended here."""
+    found, text = [], file.read_text(encoding="utf-8") if file.exists() else ""
+    for line in text.splitlines():
+        with contextlib.suppress(json.JSONDecodeError):
+            found.append(json.loads(line))
+    if text and not text.endswith("\n"):
+        with file.open("a", encoding="utf-8") as end:
+            end.write("\n")
+    return found
 
 
 def mutants(module: str, text: str) -> Iterator[Mutant]:
@@ -309,16 +334,17 @@ class Campaign:
         if given.sample:
             self.chosen = random.Random(given.seed).sample(self.chosen, min(given.sample, len(self.chosen)))
         given.results.parent.mkdir(parents=True, exist_ok=True)
-        if given.results.exists():
-            lines = map(json.loads, given.results.read_text(encoding="utf-8").splitlines())
-            self.results = {kept["key"]: kept["result"] for kept in lines}
+        self.code, self.asked = digest_of(*RAN), 0
+        kept = [line for line in kept_lines(given.results) if not given.fresh or line.get("code") == self.code]
+        self.results = {line["key"]: line["result"] for line in kept}
+        self.others = len({line["key"] for line in kept if line.get("code") != self.code})
 
     def run(
         self, works: dict[Any, Callable[[], Any]], ask: Callable[[Mutant, Cases, Any], str | None], look: float
     ) -> None:
         """Ask each mutant that is open the cases that run through it."""
         known = functions()
-        every = {case: in_a_process(partial(traced, work)) for case, work in works.items()}
+        every = self._traced(works)
         broken = [case for case, one in every.items() if one is None]
         print(f"{len(every)} cases, of which {len(broken)} do not end twice alike without any defect: {broken[:5]}")
         ended = {case: one for case, one in every.items() if one is not None}
@@ -328,6 +354,9 @@ class Campaign:
             before = self.results.get(mutant.key)
             if before is not None and before not in self.given.again.split(","):
                 continue
+            if self.given.most and self.asked == self.given.most:
+                break
+            self.asked += 1
             lines = set(range(mutant.line, mutant.last + 1))
             outside = _innermost(compile(mutant.source, mutant.module, "exec"), mutant.line) is None
             reached = {n: one for n, one in cases.items() if outside or lines & one[1].get(mutant.module, set())}
@@ -336,12 +365,27 @@ class Campaign:
                 reached = reached if self.given.whole else some(reached, look)
                 answer = in_a_process(partial(ask, mutant, reached, known))
                 result = "caught: does not end" if answer is None else answer or result
-            record = {"key": mutant.key, "result": result, **asdict(mutant)}
+            record = {"key": mutant.key, "code": self.code, "result": result, **asdict(mutant)}
             del record["source"]
             with self.given.results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
             self.results[mutant.key] = result
             print(self._line(mutant), flush=True)
+
+    def _traced(self, works: dict[Any, Callable[[], Any]]) -> dict[Any, Any]:
+        """What each case gives and runs through; of questions, which have a number, kept while the code is the same."""
+        file = self.given.results.with_suffix(f".{self.code}.pickle")
+        every: dict[Any, Any] = pickle.loads(file.read_bytes()) if file.exists() else {}
+        plain = all(isinstance(case, int) for case in works)
+        if not plain or every.keys() != works.keys():
+            every = {case: in_a_process(partial(traced, work)) for case, work in works.items()}
+        if plain:
+            for old in file.parent.glob(f"{self.given.results.stem}.*.pickle"):
+                old.unlink()
+            part = file.with_suffix(".part")
+            part.write_bytes(pickle.dumps(every))
+            part.replace(file)  # whole, or not at all
+        return every
 
     def _line(self, mutant: Mutant) -> str:
         result, where = self.results[mutant.key], f"{mutant.module}.py:{mutant.line}"
@@ -355,6 +399,7 @@ class Campaign:
                 counts[mutant.module][_kind(self.results[mutant.key])] += 1
                 print(self._line(mutant))
         counts["all"] = sum(counts.values(), Counter())
+        print(f"{self.others} of {len(self.results)} results are those of other code.")
         kinds = ("caught", "rounding", "same", "unreached")
         print(f"| module | {' | '.join(kinds)} |\n|---|{'---|' * len(kinds)}")
         for module, count in counts.items():
@@ -373,6 +418,8 @@ def main() -> None:
     parser.add_argument("--only", default="", help="one module")
     parser.add_argument("--results", type=Path, default=ROOT / "results" / "mutants.jsonl", help="kept results")
     parser.add_argument("--whole", action="store_true", help="ask all cases that run through a place, not some")
+    parser.add_argument("--fresh", action="store_true", help="ask those again that other code was asked")
+    parser.add_argument("--most", type=int, default=0, help="stop after so many mutants; 0: none is too many")
     parser.add_argument("--again", default="", help="ask those again that ended so, as in: rounding,same,unreached")
     parser.add_argument("--tests", nargs="*", default=[], help="by the fast tests of these folders")
     parser.add_argument("--table", action="store_true", help="print what is known and run nothing")
