@@ -265,13 +265,8 @@ class Gaps:
         slack = slack + (16 * U) * (np.abs(linear_image.low) + np.abs(linear_image.high) + sizes) + TINY
         reach = (linear_image.reach + sizes) * (1 + gamma(2 * len(product.columns) + 8)) + TINY
         reach = np.broadcast_to(reach, own.shape)
-        return LinearImage(
-            linear_image.matrix,
-            linear_image.loss,
-            linear_image.low - own - slack,
-            linear_image.high - own + slack,
-            reach,
-        )
+        low, high = linear_image.low - own - slack, linear_image.high - own + slack
+        return linear_image._replace(low=low, high=high, reach=reach)
 
     def intervals(self) -> Iterator[tuple[Tile, Gap]]:
         """Yield what intervals say of every combination, tile by tile."""

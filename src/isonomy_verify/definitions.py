@@ -123,13 +123,8 @@ def head_of(schema: Mapping[str, Any], asked: Mapping[str, Any], outputs: int) -
     """
     table = schema.get("label")
     classes, favourable, threshold = (asked[name] for name in ("classes", "favourable", "threshold"))
-    count = (
-        0
-        if asked["head"] == "regression"
-        else 2
-        if asked["head"] in ("sigmoid", "probability") and outputs == 1
-        else outputs
-    )
+    count = 2 if asked["head"] in ("sigmoid", "probability") and outputs == 1 else outputs
+    count = 0 if asked["head"] == "regression" else count
     own = table.get("classes", []) if isinstance(table, dict) else []
     fits = isinstance(own, list) and len(own) == count
     named = table is None and all(isinstance(name, str) and name for name in classes)

@@ -380,9 +380,8 @@ class Enclosure:
         carried = {block.source: block.weight[columns] for block in layers[k].blocks if block.source}
         if (signs != 1).any():
             carried = {source: signs * c for source, c in carried.items()}
-        input_coefficients = _input_coefficients(
-            self.linear_images[k], None if self.linear_images[k] is None else signs, columns
-        )
+        read = self.linear_images[k]
+        input_coefficients: Array = np.zeros((1, 1)) if read is None else signs * read.matrix[columns]
         for j in range(k - 1, -1, -1):
             c = carried.pop(j + 1, None)
             if c is None:
@@ -412,13 +411,7 @@ class Enclosure:
     @property
     def columns(self) -> int:
         """Return how many coordinates the region has of its own."""
-        return next(
-            (linear_image.matrix.shape[1] for linear_image in self.linear_images if linear_image is not None), 0
-        )
-
-
-def _input_coefficients(linear_image: LinearImage | None, signs: Array | None, columns: Index) -> Array:
-    return np.zeros((1, 1)) if linear_image is None or signs is None else signs * linear_image.matrix[columns]
+        return next((image.matrix.shape[1] for image in self.linear_images if image is not None), 0)
 
 
 def _above(bound: Array, reach: Array) -> Array:
@@ -571,11 +564,8 @@ class Run(Enclosure):
 
     def _low_slopes(self, k: int, steep: NDArray[np.bool_]) -> Lines:
         """Return the lines of a layer, those below open ReLUs steep or flat."""
-        return (
-            self.lines[k]._replace(low_slope=steep.astype(np.float64))
-            if self._activation(k).kind == "relu"
-            else self.lines[k]
-        )
+        relu = self._activation(k).kind == "relu"
+        return self.lines[k]._replace(low_slope=steep.astype(np.float64)) if relu else self.lines[k]
 
 
 def image(activation: Activation, low: Array, high: Array, unit32: float) -> Ends:

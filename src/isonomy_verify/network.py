@@ -388,29 +388,17 @@ def node_widths(nodes: Sequence[Node], names: Sequence[str] = ()) -> list[int]:
         fits = len(read) == 1 if single else len(read) >= (0 if i == 0 else 1)
         if node.kind == "affine":
             weight, bias = node.weight, node.bias
-            fits = (
-                fits
-                and weight is not None
-                and bias is not None
-                and bias.ndim == 1
-                and weight.shape == (len(bias), read[0])
-                and len(bias) > 0
-            )
+            column = (len(bias),) if bias is not None and bias.ndim == 1 else (0,)
+            table = (*column, *read)
+            fits = fits and column[0] > 0 and weight is not None and weight.shape == table
             for part in (weight, bias, node.weight_error, node.bias_error, node.size, node.bias_size):
                 if part is not None:
                     finite(part, f"The numbers of node {i}")
-            if fits and weight is not None and bias is not None:
-                table, column = weight.shape, bias.shape
-                wanted = (
-                    (node.weight_error, (table, column)),
-                    (node.bias_error, (column,)),
-                    (node.size, (table,)),
-                    (node.bias_size, (column,)),
-                )
-                fits = all(
-                    part is None or (part.shape in shapes and bool((part >= 0).all())) for part, shapes in wanted
-                )
-                fits = fits and (node.roundings is None or node.roundings >= 0)
+            wanted: list[tuple[Array | None, tuple[tuple[int, ...], ...]]] = [(node.weight_error, (table, column))]
+            wanted += [(node.bias_error, (column,)), (node.size, (table,)), (node.bias_size, (column,))]
+            for part, shapes in wanted:
+                fits = fits and (part is None or (part.shape in shapes and bool((part >= 0).all())))
+            fits = fits and (node.roundings is None or node.roundings >= 0)
         elif node.kind == "activation":
             fits = fits and node.activation is not None
             if fits and node.activation is not None:
@@ -422,11 +410,8 @@ def node_widths(nodes: Sequence[Node], names: Sequence[str] = ()) -> list[int]:
         if not fits:
             raise ValueError(f"{called} ({node.kind}) does not fit what it reads, {read} numbers.")
         wide = {"input": node.width, "select": len(node.columns), "concat": sum(read)}
-        widths.append(
-            len(node.bias)
-            if node.kind == "affine" and node.bias is not None
-            else wide.get(node.kind, read[0] if read else 0)
-        )
+        own = node.bias if node.kind == "affine" else None
+        widths.append(wide.get(node.kind, read[0] if read else 0) if own is None else len(own))
         if widths[-1] > MERGED_NUMBERS:
             raise ValueError(f"{called} would hold {widths[-1]} numbers.")
     return widths

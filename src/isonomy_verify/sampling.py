@@ -90,13 +90,8 @@ def binomial_up(k: int, n: int, p: float) -> float:
     ratio = k * (1 - p) / ((n - k + 1) * p)
     if ratio >= 1 - 1e-9:
         return 1.0
-    parts = [
-        math.lgamma(n + 1),
-        -math.lgamma(k + 1),
-        -math.lgamma(n - k + 1),
-        k * math.log(p),
-        (n - k) * math.log1p(-p),
-    ]
+    parts = [math.lgamma(n + 1), -math.lgamma(k + 1), -math.lgamma(n - k + 1)]
+    parts += [k * math.log(p), (n - k) * math.log1p(-p)]
     first = math.fsum(parts) + 64 * U * (math.fsum(map(abs, parts)) + 1)
     j = np.arange(k, max(0, k - 64 - int(16 * math.sqrt(k))), -1, dtype=np.float64)
     terms = np.cumprod(np.append(1.0, j * (1 - p) / ((n - j + 1) * p)))

@@ -257,10 +257,9 @@ class Similarity:
         found = enumerate_branches(branches, x, low, high, min(self.max_branches, LISTED))
         regions = []
         if len(found.row):
-            relaxed = found.relaxed if centre_box is None else ()
             still = centre_box is None
             sets, alive = self._sets(x, low, high, branches, found.row, found.centre, found.relaxed, still)
-            sets = replace(sets, blocks=relaxed)
+            sets = sets if still else replace(sets, blocks=())
             pieces = Regions(owner[found.row], found.centre, sets)
             regions.append(pieces if alive.all() else pieces[alive])
         if len(found.overflow):
@@ -298,18 +297,8 @@ class Similarity:
             high[:, branches.numeric] = np.minimum(high[:, branches.numeric], reach[1])
         self.narrow(centre, low, high, still)
         alive = ~((low > high).any(axis=1) | (radius < 0))
-        sets = ConvexSets(
-            root=branches.root,
-            order=self.form.order,
-            radius=np.maximum(radius, 0.0),
-            offset=offset,
-            low=low,
-            high=np.maximum(low, high),
-            blocks=relaxed,
-            base=centre,
-            inverse=branches.inverse,
-        )
-        return sets, alive
+        ball = branches.root, self.form.order, np.maximum(radius, 0.0), offset
+        return ConvexSets(*ball, low, np.maximum(low, high), relaxed, centre, branches.inverse), alive
 
     # -- boxes --------------------------------------------------------------------------------------------
 

@@ -95,12 +95,7 @@ def gap_of(cells: Cells, protected: list[int], margin: int) -> Gap:
             ends.append(np.concatenate([side, own_ends[j][:, own]], axis=1))
         parts.append((np.full(len(i), tree), *ends, value[i] - value[j]))
     wide = len(moving) + len(own)
-    none = (
-        np.zeros(0, dtype=np.int64),
-        np.zeros((0, wide), np.int64),
-        np.zeros((0, wide), np.int64),
-        np.zeros(0, np.int64),
-    )
+    none = tuple(np.zeros(shape, dtype=np.int64) for shape in (0, (0, wide), (0, wide), 0))
     fields = Fields(*(np.concatenate(each) for each in zip(*(parts or [none]), strict=True)))
     return Gap(fields, np.append(low, low[own]), np.append(high, high[own]), np.append(moving, moving[own]), len(own))
 
