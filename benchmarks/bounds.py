@@ -39,6 +39,8 @@ from isonomy_verify.sets import ConvexSets  # noqa: E402
 NETWORK = Path(__file__).parent / "networks" / "adult_2x256.onnx"
 STRONG = isonomy.AttackBudget(steps=120, restarts=7)
 LINES: list[str] = []
+FRESH_HEADING = "## Networks that nothing was tuned on"
+"""The last section of the page, which ``fresh.py`` writes."""
 
 
 def say(text: str = "") -> None:
@@ -311,8 +313,10 @@ def main() -> None:
     say()
     moving_centre(network, people, metric, n)
     if options.out is not None:
+        old = options.out.read_text(encoding="utf-8") if options.out.exists() else ""
+        kept = "\n" + old[old.index(FRESH_HEADING) :] if FRESH_HEADING in old else ""
         partial = options.out.with_suffix(".partial")
-        partial.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+        partial.write_text("\n".join(LINES) + "\n" + kept, encoding="utf-8")
         partial.rename(options.out)
 
 

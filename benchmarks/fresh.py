@@ -1,6 +1,6 @@
 """Forward passes that bounds take on networks nothing was tuned on, and on boxes beside the passes that CROWN needs.
 
-    python -m benchmarks.fresh [--data FOLDER] [--quick] [--out FILE]
+    python -m benchmarks.fresh [--data FOLDER] [--quick] [--out studies/results/bounds.md]
 
 Trained: four plain 2x256 networks, that of ``bounds.py`` and three with seeds and tables that no other benchmark has.
 Boxes: a weighted metric of order infinity. Forwards are counted as in ``bounds.py``. CROWN is counted, not run: two
@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import argparse
 import functools
+import os
 import platform
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 # One thread, which this module asks for, must be asked for before numpy is imported.
-from benchmarks.bounds import LINES, NETWORK, Forward, forwards, random_network, say, seconds  # isort: skip
+from benchmarks.bounds import FRESH_HEADING, LINES, NETWORK, Forward, forwards, random_network, say, seconds  # isort: skip
 
 import numpy as np
 import torch
@@ -135,15 +136,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="the folder of survey files and of credit")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    parser.add_argument("--out", type=Path, help="write the page here as well")
+    parser.add_argument("--out", type=Path, help="write it as the last section of this page as well")
     given = parser.parse_args()
     set_workers(1)
     repeats = 1 if given.quick else 5
-    say("# Networks that nothing was tuned on")
+    say(FRESH_HEADING)
     say()
-    say("Written by `python -m benchmarks.fresh`, one thread, processor time:")
+    busy = f"a load of {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores when it began"
+    say(f"Written by `python -m benchmarks.fresh --out studies/results/bounds.md`, one thread, processor time, {busy}:")
     say(f"numpy {np.__version__}, {platform.machine()}, Python {platform.python_version()}.")
-    say("Forward passes over the same 1,000 people, and the mean upper bound.")
+    say("Forward passes over the same 1,000 people, and the mean upper bound. Subspace metric with ridge 1, unbounded.")
     say()
     on_trained(given.data, repeats)
     say()
@@ -151,7 +153,9 @@ def main() -> None:
     say()
     on_boxes(repeats)
     if given.out is not None:
-        given.out.write_text("\n".join(LINES) + "\n", encoding="utf-8")
+        page = given.out.read_text(encoding="utf-8") if given.out.exists() else ""
+        before, _, _ = page.partition(FRESH_HEADING)
+        given.out.write_text(before.rstrip() + "\n\n" + "\n".join(LINES) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,8 @@ class Preparations:
         """
         sets = [each for each in (near, between) if each is not None and ball_of(each) is not None]
         sets = sets if len(sets) == 2 else []
-        key = float(float32_run), *(number for each in sets for number in _key(each))
+        balls = ((float(id(each.root)), each.order, float(each.radius[0])) for each in sets)
+        key = float(float32_run), *(number for ball in balls for number in ball)
         with self._lock:
             known = self._pairs.pop(key, None)
             if known is None:
@@ -132,8 +133,3 @@ class Preparations:
 def _moved(known: Enclosure, at: Enclosure, apart: Ends) -> Enclosure:
     """What is known of outputs that are ``apart`` from those ``at`` a place."""
     return Enclosure(*both(known, minus(at, (-apart[1], -apart[0]))))
-
-
-def _key(sets: ConvexSets) -> tuple[float, float, float]:
-    """A ball is known by its root, which is kept so that its id stays its own, by its order and its radius."""
-    return float(id(sets.root)), float(sets.order), float(sets.radius[0])

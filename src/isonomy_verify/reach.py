@@ -74,7 +74,8 @@ class Reach:
                 seen[regions.owner] = True
                 self._bound_combinations(x, regions, balls, tight, worst)
                 continue
-            for near in regions.pieces(min(size, self._at_once(regions))):
+            held = self._apart(regions).at_once(regions.centre, (regions.sets.low, regions.sets.high))
+            for near in regions.pieces(min(size, held)):
                 smaller = [ball.parts(x, near) for ball in balls[:-1]]
                 seen[near.owner], alone = True, np.ones(len(near), dtype=bool)
                 for between in self._between(near):
@@ -225,10 +226,6 @@ class Reach:
     def _between(self, near: Regions) -> list[Regions]:
         """Differences between individuals in the regions and similar ones."""
         return self._apart(near).regions(near.centre, (near.sets.low, near.sets.high))
-
-    def _at_once(self, near: Regions) -> int:
-        """Of how many of the regions the differences may be held in memory together."""
-        return self._apart(near).at_once(near.centre, (near.sets.low, near.sets.high))
 
     def _apart(self, near: Regions) -> Similarity:
         """Who is similar to an individual in the regions."""
