@@ -19,6 +19,7 @@ contradict each other by more than rounding, is bounded by minus infinity.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +48,15 @@ class Parts(NamedTuple):
     rows: Index
     run: Run
     empty: Bools
+
+
+class Found(NamedTuple):
+    """What a search says of parts that it bounded again: where to look, and where to cut."""
+
+    moves: Array  # (n, m): about where the pass is largest
+    layer: Index  # (n,): the layer with the neuron whose lines cost most there; −1: none costs anything
+    column: Index
+    value: Array  # where to cut it
 
 
 class Leaves:
@@ -253,3 +263,7 @@ def _lines(run: Run, k: int, hints: Hints) -> Lines:
     open_ = (lines.slope > 0) & (lines.slope < 1)
     slope = np.clip(hints.slopes[k].astype(np.float64), 0.0, 1.0)
     return lines._replace(low_slope=np.where(open_, slope, lines.slope))
+
+
+Improve = Callable[[Leaves, Index, Array], Found]
+"""A search: it bounds open leaves again by hints of its own, as far as targets (rows,) ask."""

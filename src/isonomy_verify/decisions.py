@@ -3,8 +3,8 @@
 Problem, for each individual ``x`` with the decision ``c``: is every ``y in X`` with ``d(x, y) ≤ δ`` decided as ``c``?
 What a tier leaves open is asked of parts: every region of the similar set in which a margin may cross its cut-off is
 the root of a tree (:mod:`isonomy_verify.branching`), which is cut until each leaf excludes the crossing. Where to cut
-and with which hints a leaf is bounded is no matter of soundness, so that a certificate need not say it:
-:mod:`isonomy_verify.hints` looks for both on every machine anew.
+and with which hints a leaf is bounded is no matter of soundness, so that a certificate need not say it: a search, which
+the bounds are given, looks for both on every machine anew.
 
 **Soundness.** A decision stands where it is certain at ``x`` and every leaf of every region excludes every contest that
 would end it. An individual that is not settled after :data:`PARTS` parts is not said to be.
@@ -22,7 +22,6 @@ from isonomy_verify.branching import Leaves
 from isonomy_verify.cutting import SMALLEST
 from isonomy_verify.domain import Mask
 from isonomy_verify.heads import Contests, Head
-from isonomy_verify.hints.ascent import improve
 from isonomy_verify.models import PARTS as PARTS
 from isonomy_verify.models import Known
 from isonomy_verify.sets import Regions, region_of
@@ -66,11 +65,11 @@ class Goals(NamedTuple):
 
 def proved_decisions(bounds: LocalBounds, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
     """Which of the ``wanted`` (n,) decisions of individuals ``x`` stand: those that the tier has ``known`` as kept,
-    those that differ too little to change, and those that at most ``parts`` parts each settle."""
+    those that differ too little to change, and, with a search, those that at most ``parts`` parts each settle."""
     found = known.kept & wanted
     rows = np.flatnonzero(wanted & ~known.kept)
     found[rows] = bounds.keeps(np.ascontiguousarray(x[rows]), known.upper[rows])
-    rows = rows[~found[rows]]
+    rows = rows[~found[rows]] if bounds.improve is not None else rows[:0]
     for start in range(0, len(rows), PEOPLE):
         some = rows[start : start + PEOPLE]
         found[some] = _settled(bounds, np.ascontiguousarray(x[some]), parts)
@@ -107,13 +106,14 @@ def _settled(bounds: LocalBounds, x: Array, parts: int) -> Mask:
                 continue
             goals = contested(head, contests, len(x), piece, bounds.over(piece, bounds.tier))
             for start in range(0, len(goals.row), BATCH):
-                _search(bounds, piece, goals.of(slice(start, start + BATCH)), stands, spent, parts)
+                _cut(bounds, piece, goals.of(slice(start, start + BATCH)), stands, spent, parts)
     return np.asarray(stands & seen)  # everybody is similar to themselves: no region is no proof
 
 
-def _search(bounds: LocalBounds, piece: Regions, goals: Goals, stands: Mask, spent: Index, parts: int) -> None:
+def _cut(bounds: LocalBounds, piece: Regions, goals: Goals, stands: Mask, spent: Index, parts: int) -> None:
     """Cut regions with goals until all are excluded; whose parts are spent no longer ``stands``."""
-    mine, head = piece[goals.row], bounds.head
+    mine, head, improve = piece[goals.row], bounds.head, bounds.improve
+    assert improve is not None
     prepared = bounds.network.single(None, bounds.float32_run)
     box = region_of(mine.sets)
     box = box.boxed(*(np.broadcast_to(end, mine.centre.shape) for end in (box.low, box.high)))

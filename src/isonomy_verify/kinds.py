@@ -14,6 +14,7 @@ from isonomy_verify.arithmetic import Array
 from isonomy_verify.enumeration import samples_of, table_of
 from isonomy_verify.evidence import nodes_of
 from isonomy_verify.heads import Head
+from isonomy_verify.hints.ascent import improve
 from isonomy_verify.layout import TREES
 from isonomy_verify.local import LocalBounds
 from isonomy_verify.models import Model
@@ -37,7 +38,7 @@ class Layers(Model):
     def bounds(self, head: Head, similarity: Similarity, tier: str, float32_run: bool) -> LocalBounds:
         """The bounds of a tier."""
         network = Preparations(normal_form(self.nodes, head.rows))
-        return LocalBounds(network, head, similarity, tier, float32_run)  # type: ignore[arg-type]
+        return LocalBounds(network, head, similarity, tier, float32_run, improve=improve)  # type: ignore[arg-type]
 
 
 def layers_of(record: Record) -> Layers:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from isonomy_verify.arithmetic import Array, stepped_up
+from isonomy_verify.branching import Improve
 from isonomy_verify.combinations import MANY, PAIRS, Images, Product, product_of
 from isonomy_verify.decisions import proved_decisions
 from isonomy_verify.domain import Mask
@@ -45,7 +46,7 @@ class LocalBounds(ModelBounds):
     """Upper bounds and certain decisions of a network, over every region of a similar set; ``size`` regions at a time.
 
     ``by_box`` is the paper's way (Theorem 5.1), for comparison: the box around each region, and the whole width of
-    the outputs over it.
+    the outputs over it. ``improve`` searches for hints of decisions that a tier leaves open: without it these stay so.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class LocalBounds(ModelBounds):
         float32_run: bool = False,
         by_box: bool = False,
         size: int = 1024,
+        improve: Improve | None = None,
     ) -> None:
+        self.improve = improve
         self.network, self.head, self.similarity, self.size = network, head, similarity, size
         self.tier, self.float32_run, self.by_box = tier, float32_run, by_box
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,18 @@ from hypothesis import strategies as st
 
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
-from isonomy_verify.branching import Hints, Leaves
+from isonomy_verify.branching import Found, Hints, Leaves
+from isonomy_verify.domain import Domain
 from isonomy_verify.enclosure import Prepared
+from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
 from isonomy_verify.hints.ascent import improve
 from isonomy_verify.hints.splitting import Splitting
+from isonomy_verify.local import LocalBounds
 from isonomy_verify.network import Node, normal_form
+from isonomy_verify.preparations import Preparations
 from isonomy_verify.regions import Ball, BallBox
+from isonomy_verify.similar import Similarity
 from isonomy_verify.tiers import Enclosure
 
 from .graphs import chain, draw
@@ -274,3 +280,33 @@ def test_changes_hold_what_a_bound_allows(head: Head) -> None:
         assert (change >= true).all() and (change <= np.maximum(true, 0) + 1e-9).all()
         again = head.change(at, output, signs, head.aim(at, output, signs, np.maximum(change, 0.01)))
         assert (again <= np.maximum(change, 0.01) + 1e-12).all()
+
+
+def test_decisions_stand_by_a_good_search_and_by_no_search_without_reason() -> None:
+    rng = np.random.default_rng(3)
+    sizes = (2, 12, 12, 1)
+    nodes = [Node("input", width=2)]
+    for k, (a, b) in enumerate(pairwise(sizes)):
+        nodes.append(Node("affine", (len(nodes) - 1,), weight=rng.normal(size=(b, a)), bias=rng.normal(size=b)))
+        if k < 2:
+            nodes.append(Node("activation", (len(nodes) - 1,), activation=Activation("relu")))
+    form = Form(np.eye(2), 2.0, np.ones(2, dtype=bool), np.zeros(2), np.zeros(2), np.zeros(2), np.ones(2))
+    sets, network, x = Similarity(form, 0.3, Domain.unbounded(2)), normal_form(nodes), rng.normal(size=(80, 2))
+
+    def wild(leaves: Leaves, rows: Array, target: Array) -> Found:
+        parts, n = leaves.enclose(rows), len(rows)
+        hints = [rng.normal(size=(n, 12)) * scale for scale in (5, 5, 100, 100)]
+        leaves.derive(parts, Hints(hints[:2], [None, None], hints[2:]))
+        return Found(np.zeros((n, 2)), rng.integers(-1, 2, n), rng.integers(0, 2, n), rng.normal(size=n))
+
+    stands = {}
+    for name, search in (("none", None), ("good", improve), ("wild", wild)):
+        bounds = LocalBounds(Preparations(network), Head("sigmoid", 1), sets, "interval", improve=search)
+        known = bounds.chunk(x)
+        stands[name] = bounds.proved_decisions(x, known, np.ones(80, dtype=bool), 64)
+    around = rng.normal(size=(2000, 2))
+    around *= 0.3 * rng.random((2000, 1)) / np.linalg.norm(around, axis=1, keepdims=True)
+    signs = network.run((x[:, None] + around).reshape(-1, 2))[-1].reshape(80, -1) > 0
+    flips = (signs != (network.run(x)[-1] > 0)).any(1)
+    assert (stands["none"] <= stands["good"]).all() and stands["good"].sum() > stands["none"].sum()
+    assert not any((stands[name] & flips).any() for name in stands)

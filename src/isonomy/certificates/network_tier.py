@@ -35,6 +35,7 @@ from isonomy.similarity.regions import Regions, Similarity, refused
 from isonomy_verify import tiers
 from isonomy_verify.combinations import product_of
 from isonomy_verify.cutting import Cutting
+from isonomy_verify.hints.ascent import improve
 from isonomy_verify.local import Known, LocalBounds
 from isonomy_verify.network import Network as Layers
 from isonomy_verify.reach import Reach
@@ -87,7 +88,7 @@ class Bounds(Tier):
             refuse_free_reading(problem.domain, self.layers, free, "metric", "similar individuals")
         self.head, self.size, self.float32_run = head, chunk_rows(self.layers, tier), float32_run
         self.kernel = LocalBounds(
-            network, head, problem.similarity.kernel, _KERNEL[tier], float32_run, tier == "paper", self.size
+            network, head, problem.similarity.kernel, _KERNEL[tier], float32_run, tier == "paper", self.size, improve
         )
         self.moving_size = max(16, min(1024, 2**17 // self.layers.widest))
         self.pair_size = max(16, min(512, PAIR_NUMBERS // self.layers.widest))

@@ -11,14 +11,14 @@ makes lines of slopes and places by itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isonomy_verify.arithmetic import Array
-from isonomy_verify.branching import Hints, Leaves
+from isonomy_verify.branching import Found, Hints, Leaves
 from isonomy_verify.enclosure import BLOCK, Prepared, Run, moves
 from isonomy_verify.hints.splitting import Splitting
 from isonomy_verify.lines import Lines
@@ -39,15 +39,6 @@ COLD, WARM = 12, 3
 
 ELSEWHERE = 1e-3
 """What a line could cost at worst counts this much beside what it costs where the pass is largest."""
-
-
-class Found(NamedTuple):
-    """What a climb says of parts: where to look, and where to cut."""
-
-    moves: Array  # (n, m): about where the pass is largest
-    layer: Index  # (n,): the layer with the neuron whose lines cost most there; −1: none costs anything
-    column: Index
-    value: Array  # where to cut it
 
 
 @np.errstate(all="ignore")
