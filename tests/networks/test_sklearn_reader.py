@@ -498,3 +498,12 @@ def test_other_methods_are_other_models() -> None:
     model.predict_proba = lambda x: np.full((len(x), 2), 0.5)
     with pytest.raises(UnsupportedOperationError, match="'predict_proba' of LogisticRegression was replaced"):
         Network.from_sklearn(model)
+
+
+def test_two_kinds_of_gaps_are_refused() -> None:
+    """Which of the two a missing cell is, a schema cannot say."""
+    frame = rows(200)
+    frame["job"] = [None, np.nan, *frame["job"][2:]]
+    model = make_pipeline(split(("c", encoder(), ["job"])), lm.LogisticRegression()).fit(frame, outcome(frame))
+    with pytest.raises(NetworkError, match="None and NaN are two categories"):
+        Network.from_sklearn(model, schema())

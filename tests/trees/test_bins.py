@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import skops.io
 from sklearn import ensemble, linear_model
@@ -127,6 +128,22 @@ def test_a_table_of_float32_behind_steps_is_refused() -> None:
         isonomy.audit(pipeline, frame.assign(y=y)[:30], **asked)
     assert isonomy.audit(pipeline, frame.astype(np.float64).assign(y=y)[:30], **asked).certificate
     assert isonomy.audit(pipeline[-1].fit(frame, y), frame.assign(y=y)[:30], **asked).certificate
+
+
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "Int8"])
+def test_a_function_of_narrow_whole_numbers_is_refused(kind: str) -> None:
+    """Of int8 a logarithm is a float16, of int16 a float32: other numbers than a file with the same rows gives."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": pd.Series(rng.integers(0, 120, 200)).astype(kind)})  # type: ignore[call-overload]
+    y = (frame["age"] % 7 > 3).astype(int)
+    asked: dict[str, Any] = {"label": "y", "similar": {"age": 3}, "progress": None, "quiet": True}
+    model = ensemble.RandomForestClassifier(3, random_state=0)
+    pipeline = make_pipeline(FunctionTransformer(np.log1p), model).fit(frame, y)
+    with pytest.raises(DataError, match=rf"'age' holds {kind.lower()} numbers.*frame.astype"):
+        isonomy.audit(pipeline, frame.assign(y=y)[:30], **asked)
+    assert isonomy.audit(pipeline, frame.astype("int64").assign(y=y)[:30], **asked).certificate
+    pipeline = make_pipeline(StandardScaler(), model).fit(frame, y)
+    assert isonomy.audit(pipeline, frame.assign(y=y)[:30], **asked).certificate
 
 
 def test_single_bins_as_categories() -> None:

@@ -13,7 +13,7 @@ import pytest
 from sklearn import ensemble
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
-from sklearn.impute import SimpleImputer
+from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
     MaxAbsScaler,
@@ -27,7 +27,8 @@ from sklearn.preprocessing import (
 from tests.trees.originals import neighbours
 
 from isonomy.errors import DataError, FileError, NetworkError, UnsupportedOperationError
-from isonomy.trees import Forest, read_trees
+from isonomy.population import Schema
+from isonomy.trees import Forest, TreeModel, read_trees
 
 
 def people(rows: int = 500, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
@@ -196,3 +197,94 @@ def test_an_archive_with_a_pickle_inside_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="is a pickle"):
         read_trees(tmp_path / "bad.skops")
     assert not ran.exists()
+
+
+def gaps(frame: pd.DataFrame, **others: Any) -> pd.DataFrame:
+    """Rows with missing cells, some of them replaced by ``others``."""
+    rng, rows = np.random.default_rng(5), frame.astype(object)
+    for name in rows:
+        rows.loc[rng.random(len(rows)) < 0.2, name] = others.get(str(name), np.nan)
+    return rows
+
+
+ORDERED = {"handle_unknown": "use_encoded_value", "unknown_value": np.nan}
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (OrdinalEncoder(**ORDERED), SimpleImputer()),
+        (OrdinalEncoder(**ORDERED), SimpleImputer(strategy="constant", fill_value=1.3), StandardScaler()),
+        (OrdinalEncoder(encoded_missing_value=-2), SimpleImputer()),
+    ],
+    ids=["unseen filled", "unseen filled and scaled", "coded"],
+)
+@pytest.mark.parametrize("gap", [np.nan, None], ids=str)
+def test_what_an_encoder_makes_of_gaps_is_filled(steps: Any, gap: Any) -> None:
+    """Also that of an unseen category; None has a place among the categories, which NaN has not."""
+    frame, y = people()
+    words = gaps(frame[["job"]], job=gap)
+    pipeline = make_pipeline(*steps, ensemble.RandomForestClassifier(5, random_state=0)).fit(words, y)
+    rows = words if pipeline[0].handle_unknown == "error" else gaps(words, job="pilot")
+    agree(pipeline, read_trees(pipeline), rows)
+
+
+def test_two_kinds_of_gaps_are_refused() -> None:
+    frame, y = people()
+    words = pd.DataFrame({"job": [None, np.nan, *frame["job"][2:]]}, dtype=object)
+    pipeline = make_pipeline(OneHotEncoder(), ensemble.RandomForestClassifier(2)).fit(words, y)
+    with pytest.raises(UnsupportedOperationError, match="None and NaN are two categories"):
+        read_trees(pipeline)
+
+
+@pytest.mark.parametrize("fill", [1, 3, 7])
+def test_a_fill_in_front_of_trees_of_categories(fill: int) -> None:
+    """A missing cell goes where its fill goes, whatever trees that never met one would do with it."""
+    frame, y = people()
+    model = ensemble.HistGradientBoostingClassifier(max_iter=5, categorical_features=[0], min_samples_leaf=3)
+    filled = SimpleImputer(strategy="constant", fill_value=fill)
+    pipeline = make_pipeline(filled, model).fit(frame[["grade"]], (frame["grade"] == 3) ^ (y == 1))
+    rows = gaps(frame[["grade"]]).astype(float)
+    assert np.abs(read_trees(pipeline).outputs(rows) - pipeline.predict_proba(rows)).max() < 1e-12
+
+
+def test_an_indicator_of_a_number_is_refused() -> None:
+    frame, y = people()
+    steps = ColumnTransformer([("marks", MissingIndicator(missing_values=2, features="all"), ["grade"])])
+    pipeline = make_pipeline(steps, ensemble.RandomForestClassifier(2)).fit(frame, y)
+    with pytest.raises(NetworkError, match="MissingIndicator: it marks cells that hold 2"):
+        read_trees(pipeline)
+
+
+@pytest.mark.parametrize("nothing", ["passthrough", None])
+def test_steps_that_do_nothing(nothing: Any) -> None:
+    frame, y = people()
+    inner = Pipeline([("first", nothing), ("scaler", StandardScaler())])
+    pipeline = Pipeline([("first", nothing), ("next", inner), ("model", ensemble.ExtraTreesClassifier(3))])
+    rows = frame[["age", "income"]]
+    agree(pipeline.fit(rows, y), read_trees(pipeline), rows)
+
+
+@pytest.mark.parametrize("encoder", ["one-hot", "ordinal", "none"])
+def test_booleans_are_the_categories_of_their_names(encoder: str) -> None:
+    frame, y = people()
+    rows = pd.DataFrame({"owner": frame["age"] > 50, "age": frame["age"]})
+    step: Any = {"one-hot": OneHotEncoder(handle_unknown="ignore"), "ordinal": OrdinalEncoder()}.get(encoder)
+    steps = ColumnTransformer([("owner", step or "passthrough", ["owner"])], remainder="passthrough")
+    model = ensemble.RandomForestClassifier(3, max_depth=3, random_state=0)
+    pipeline = make_pipeline(steps, model).fit(rows, (y == 1) ^ rows["owner"])
+    schema = Schema.infer(rows.assign(y=y), name="t", label="y")
+    assert schema["owner"].levels == ("False", "True")
+    given = TreeModel.of(read_trees(pipeline), schema)(schema.encode(rows).x)
+    assert np.abs(given - pipeline.predict_proba(rows)).max() < 1e-12
+
+
+def test_categories_that_no_tree_asks_for() -> None:
+    """An encoder refuses an unseen category, also where the trees do not look at it."""
+    frame, y = people()
+    frame["job"] = "cook"
+    steps = ColumnTransformer([("job", OneHotEncoder(), ["job"])], remainder="passthrough")
+    pipeline = make_pipeline(steps, ensemble.RandomForestClassifier(3)).fit(frame[["age", "job"]], y)
+    more = frame[["age", "job"]].assign(y=y, job=["nurse", *frame["job"][1:]])
+    with pytest.raises(NetworkError, match="The category 'nurse' of the schema cannot be read"):
+        TreeModel.of(read_trees(pipeline), Schema.infer(more, name="t", label="y"))

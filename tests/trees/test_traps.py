@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from isonomy.errors import DataError, FileError, NetworkError, UnsupportedOperationError
-from isonomy.trees import read_trees
+from isonomy.population import Feature, Label, Schema
+from isonomy.trees import TreeModel, read_trees
 from isonomy.trees.forest import ZERO
 
 
@@ -91,6 +92,22 @@ def test_xgboost_3_scores_an_unseen_category_as_its_successor(xgb: Any) -> None:
         model.apply(last)
     with pytest.raises(DataError, match="Column 'c': the model does not know 'z'"):
         forest.leaves(last)
+
+
+def test_an_unseen_text_that_is_a_number_has_the_successor_of_the_text(xgb: Any) -> None:
+    """A number would come before all texts, and have another one."""
+    if tuple(map(int, xgb.__version__.split(".")[:2])) not in ((3, 1), (3, 2)):
+        pytest.skip("only XGBoost 3.1 and 3.2 do so")
+    rng = np.random.default_rng(0)
+    known = ["b", "2", "+"]
+    frame = pd.DataFrame({"c": pd.Categorical(rng.choice(known, 300), categories=known)})
+    y = (frame["c"] == "+").astype(int)
+    model = xgb.XGBClassifier(n_estimators=3, enable_categorical=True, max_cat_to_onehot=1, n_jobs=1).fit(frame, y)
+    levels = ("1", "True", *known)
+    schema = Schema("s", (Feature("c", "categorical", categories=levels),), label=Label("y", ("0", "1")))
+    rows = pd.DataFrame({"c": pd.Categorical(levels, categories=[*known, "1", "True"])})
+    given = TreeModel.of(read_trees(model), schema)(schema.encode(rows).x)
+    assert np.abs(given - model.predict_proba(rows)).max() < 1e-6
 
 
 def test_xgboost_codes_without_names(xgb: Any) -> None:

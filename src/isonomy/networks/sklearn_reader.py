@@ -281,6 +281,8 @@ def _encode(step: Any, columns: Columns) -> Columns:
     """Run the encoder on every category of each column beside one category of the others; a lookup of one column
     results in each column of its output."""
     known = [list(map(cell_of, values)) for values in step.categories_]
+    if any(cells.count(None) > 1 for cells in known):
+        raise UnsupportedOperationError("None and NaN are two categories; write one of them for a missing cell.")
     choices = [as_choice(column, cells) for column, cells in zip(columns, known, strict=True)]
     inputs = [  # the cell that stands for each value of each column
         choice.entries({cell_of(value): value for value in values}, partial(_unknown_cell, step, choice))

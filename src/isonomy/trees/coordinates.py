@@ -36,6 +36,8 @@ IntArray = NDArray[np.int64]
 ROWS = 1024
 """Individuals whose numbers are compared with all thresholds at a time."""
 
+_TRUTH = {"false": 0.0, "true": 1.0}  # as libraries read them, and encoders keep them
+
 SEPARATORS = ("_", "=", "__", ".")
 """Between a column and a category in the name of an indicator column, as pandas and others write it."""
 
@@ -242,6 +244,8 @@ def _put_tests(forest: Forest, c: int, place: Place, nodes: _Nodes) -> None:
     """Put the tests of column ``c`` into the kernel's arrays."""
     at, feature = np.flatnonzero(forest.feature == c), place.feature
     if not len(at):
+        if place.column.unseen == "refused" and feature.kind in ("categorical", "ordinal"):
+            _sides(forest, at, place)  # the library refuses such a row, whether a tree asks or not
         return
     nodes.coordinate[at] = place.start
     if feature.flagged and place.indicates is not None:  # a missing value has no category: its indicators are 0
@@ -370,8 +374,8 @@ def _is_gap(place: Place, level: str) -> bool:
 
 
 def _number(place: Place, level: str) -> float:
-    if level.casefold() in ("false", "true"):  # which libraries read as 0 and 1
-        return float(level.casefold() == "true")
+    if level.casefold() in _TRUTH:
+        return _TRUTH[level.casefold()]
     try:
         return float(level)
     except ValueError:
@@ -384,8 +388,13 @@ def _number(place: Place, level: str) -> float:
 def _code(place: Place, level: str) -> int:
     """Return the position of a level among the model's categories; a number that is written as a text is tried too."""
     cells: list[str | float] = [level]
+    if level.casefold() in _TRUTH and place.column.coding != "hash":
+        cells.append(_TRUTH[level.casefold()])
     with suppress(ValueError):
         cells.append(float(level))
+    if place.column.coding == "label":  # an unseen number among texts would have a successor, too
+        known = place.column.categories
+        cells = [each for each in cells if each in known] or [e for e in cells if type(e) in map(type, known)] or cells
     codes, refusal = list[int](), ""
     for cell in cells:
         try:

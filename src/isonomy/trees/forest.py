@@ -49,7 +49,8 @@ class Column:
     * ``unseen``: a cell that is no known category counts as ``missing``, has a ``side`` of its own at every node,
       counts as its ``successor`` among the sorted categories (XGBoost 3.1 and 3.2), or is ``refused`` by the library.
     * ``missing``: whether the library takes missing cells. ``least``: a pipeline gives no result for this number and
-      smaller ones, which a schema must exclude. ``runs_in``: the type in which the pipeline's steps were run, if any.
+      smaller ones, which a schema must exclude. ``runs_in``: the type in which the pipeline's steps were run, if any;
+      ``bits``: for tables of whole numbers with fewer they were not.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Column:
     missing: bool = True
     least: float = -math.inf
     runs_in: str = ""
+    bits: int = 0
 
     def encoded(self, cells: Any) -> Numbers:
         """Return numbers (NaN: missing), or positions in ``categories`` (-1: missing, -2: unseen)."""
@@ -254,7 +256,7 @@ class Forest:
                 digest.update(f"{part.name} {stored.dtype.str} {stored.shape}".encode() + stored.tobytes())
         described = [asdict(each) for each in self.columns]
         for each in described:
-            del each["runs_in"]  # the thresholds hold what it changes
+            del each["runs_in"], each["bits"]  # the thresholds hold what they change
             if each["least"] == -math.inf:
                 del each["least"]
         words = [described, self.link, self.link_scale, self.divisor, self.classes]

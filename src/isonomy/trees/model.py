@@ -114,7 +114,8 @@ class TreeModel(Model):
         than that in which a pipeline's steps were run."""
         for each in () if self.forest is None else self.forest.columns:
             kind = frame[each.name].dtype if each.runs_in == "float64" and each.name in frame else None
-            if isinstance(kind, np.dtype) and kind.kind == "f" and kind.itemsize < 8:
+            kind, bits = getattr(kind, "numpy_dtype", kind), {"f": 64, "i": each.bits, "u": each.bits}
+            if isinstance(kind, np.dtype) and 8 * kind.itemsize < bits.get(kind.kind, 0):
                 raise DataError(
                     f"Column '{each.name}' holds {kind.name} numbers, with which '{self.name}' computes other steps "
                     "than with float64: pass frame.astype({'" + each.name + "': 'float64'}), as the table that it "

@@ -30,7 +30,7 @@ from isonomy.trees.thresholds import Numbers, largest_at_most
 
 def transformed(step: Any, columns: list[Source]) -> list[Source]:
     """Return the columns that one fitted transformer makes of others."""
-    if step is None or (isinstance(step, str) and step == "passthrough"):
+    if _does_nothing(step):
         return columns
     if isinstance(step, str) and step == "drop":
         return []
@@ -47,6 +47,10 @@ def transformed(step: Any, columns: list[Source]) -> list[Source]:
     with reading(name, absent="is not fitted"):
         made: list[Source] = rule(step, columns)
         return made
+
+
+def _does_nothing(step: Any) -> bool:
+    return step is None or (isinstance(step, str) and step == "passthrough")
 
 
 def _pipeline(step: Any, columns: list[Source]) -> list[Source]:
@@ -104,27 +108,37 @@ def _affine(own: dict[str, float | None], limits: Any, dtype: Any, same: bool) -
 
 
 def _impute(step: Any, columns: list[Source]) -> list[Source]:
-    if cell_key(step.missing_values) is not None:
-        raise UnsupportedOperationError(
-            f"it fills cells that hold {step.missing_values!r}; only missing ones are read."
-        )
+    _refuse_marks(step, "fills")
     made = []
     for column, statistic in zip(columns, step.statistics_, strict=True):
         value = cell_key(statistic)
         if value is None and not step.keep_empty_features:
             continue  # nothing was known in training: the column is dropped
-        fill = 0.0 if value is None else value if isinstance(value, str) else float(column.dtype(value))
-        gap = column.gap
-        made.append(replace(column, gap=fill if isinstance(gap, float) and np.isnan(gap) else gap))
+        fill: Any = 0.0 if value is None else value if isinstance(value, str) else float(column.dtype(value))
+        unseen = fill if _is_nan(column.unseen) else column.unseen
+        made.append(replace(column, gap=fill if _is_nan(column.gap) else column.gap, unseen=unseen))
     return made + (_indicate(step.indicator_, columns) if step.add_indicator else [])
+
+
+def _refuse_marks(step: Any, does: str) -> None:
+    """Refuse a step for which another cell than a missing one counts as missing."""
+    if cell_key(step.missing_values) is not None:
+        raise UnsupportedOperationError(
+            f"it {does} cells that hold {step.missing_values!r}; only missing ones are read."
+        )
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and value != value
 
 
 def _indicate(step: Any, columns: list[Source]) -> list[Source]:
     """Return 0 for a cell that is there and 1 for a missing one."""
+    _refuse_marks(step, "marks")
     made = []
     for i in np.asarray(step.features_, dtype=np.int64):
         column = columns[i]
-        if column.steps or column.labels or not (isinstance(column.gap, float) and np.isnan(column.gap)):
+        if column.steps or column.labels or not _is_nan(column.gap):
             raise UnsupportedOperationError("an indicator of missing values behind other steps is not read.")
         made.append(replace(column, steps=(np.zeros_like,), gap=1.0, sparse=False))
     return made
@@ -157,7 +171,7 @@ def _ordinal(step: Any, columns: list[Source]) -> list[Source]:
     gap = float(step.encoded_missing_value)
     made = []
     for column, cells in zip(columns, step.categories_, strict=True):
-        values = np.array([gap if cell_key(each) is None else i for i, each in enumerate(cells)], dtype=np.float64)
+        values = np.array([gap if _is_nan(each) else i for i, each in enumerate(cells)], dtype=np.float64)  # None has i
         made.append(looked_up(column, cells, values, other, other))
     return made
 
@@ -169,6 +183,8 @@ def looked_up(
     if column.steps or column.labels:
         raise UnsupportedOperationError("an encoder behind other steps is not read.")
     keys = [cell_key(each) for each in cells]
+    if keys.count(None) > 1:
+        raise UnsupportedOperationError("None and NaN are two categories; write one of them for a missing cell.")
     known = {key: float(value) for key, value in zip(keys, values, strict=True)}
     filled = (
         column.gap if isinstance(column.gap, str) or (column.gap is not None and column.gap == column.gap) else None
@@ -200,7 +216,8 @@ def _function(step: Any, columns: list[Source]) -> list[Source]:
             raise UnsupportedOperationError(f"{function.__name__} behind other steps is not read.")
         if isinstance(column.gap, float) and column.gap <= least:
             raise UnsupportedOperationError(f"{function.__name__} has no result for the fill {column.gap!r}.")
-        made.append(replace(column.then(_rising(function, least)), least=max(least, column.least)))
+        bits = column.bits if column.steps else 32  # numpy runs it in float16 on narrower whole numbers
+        made.append(replace(column.then(_rising(function, least)), least=max(least, column.least), bits=bits))
     return made
 
 
@@ -255,8 +272,7 @@ def _binned(inner: Numbers) -> Step:
 
 def _without_gap(column: Source) -> Source:
     """Return a column in front of a step that refuses missing cells."""
-    missing = isinstance(column.gap, float) and np.isnan(column.gap)
-    return replace(column, gap=None) if missing else column
+    return replace(column, gap=None) if _is_nan(column.gap) else column
 
 
 _RULES: dict[str, Any] = {
@@ -306,6 +322,8 @@ def folded(forest: Forest, sources: Sequence[Source], names: Sequence[str]) -> F
             for node in nodes:
                 new["subset"][node] = len(masks)
                 masks.append(forest.masks[forest.subset[node]])
+            if cell_key(source.gap) is not None:
+                new["missing_left"][nodes] = _side(forest, nodes, source.gap)
     widest = max(1, *(len(each.categories) for each in columns), *(len(each) for each in masks), 1)
     if len(masks) * widest > MASK_CELLS:
         raise NetworkError(f"its {len(masks):,} tests of up to {widest:,} categories are more than can be read.")
@@ -337,8 +355,9 @@ def _raw_column(name: str, raw: int, sources: Sequence[Source], forest: Forest) 
         missing = all(_takes(each.gap, forest.columns[j]) for j, each in own)
         least = max((each.least for _, each in own), default=-np.inf)
         runs_in = next((np.dtype(each.dtype).name for _, each in own if each.steps), "")
+        bits = max((each.bits for _, each in own), default=0)
         return (
-            Column(name, missing=missing, least=least, runs_in=runs_in)
+            Column(name, missing=missing, least=least, runs_in=runs_in, bits=bits)
             if kinds <= {"number"}
             else replace(forest.columns[own[0][0]], name=name)
         )
@@ -394,6 +413,12 @@ def _passes(forest: Forest, nodes: NDArray[np.int64], value: float) -> NDArray[n
     return np.where(missing, forest.missing_left[nodes], passed)
 
 
+def _side(forest: Forest, nodes: NDArray[np.int64], cell: Any) -> NDArray[np.bool_]:
+    """Say at which nodes, all of one column, a cell goes left."""
+    code = forest.columns[int(forest.feature[nodes[0]])].code(cell) if len(nodes) else 0
+    return forest._goes_left(nodes.astype(np.int32), np.full(len(nodes), float(code)))
+
+
 def _fold_lookup(
     forest: Forest, source: Source, nodes: NDArray[np.int64], new: dict[str, Any], masks: list[NDArray[np.bool_]]
 ) -> None:
@@ -406,8 +431,7 @@ def _fold_lookup(
             return np.zeros(len(nodes), dtype=np.bool_)
         if column.coding == "number":
             return _passes(forest, nodes, value)
-        cell = np.full(len(nodes), column.encoded(np.array([value]))[0])
-        return forest._goes_left(nodes.astype(np.int32), cell)
+        return _side(forest, nodes, value)
 
     table = np.column_stack([goes(value) for value in source.values])
     rows, place = np.unique(table, axis=0, return_inverse=True)
@@ -426,7 +450,7 @@ def split_pipeline(estimator: Any) -> tuple[list[Any], Any]:
     if kind == "sklearn.pipeline.Pipeline":
         *before, last = (step for _, step in estimator.steps)
         inner, core = split_pipeline(last)
-        return [*before, *inner], core
+        return [*(step for step in before if not _does_nothing(step)), *inner], core
     if kind.startswith("sklearn.model_selection.") and hasattr(estimator, "best_estimator_"):
         return split_pipeline(estimator.best_estimator_)
     return [], estimator
@@ -436,6 +460,6 @@ def raw_names(steps: Iterable[Any]) -> list[str]:
     """Return the names of the columns that the first step was fitted on, or f0, f1, …"""
     first = next(iter(steps))
     while kind_of(first) == "sklearn.pipeline.Pipeline":
-        first = first.steps[0][1]
+        first = next(step for _, step in first.steps if not _does_nothing(step))
     names = getattr(first, "feature_names_in_", None)
     return [f"f{i}" for i in range(int(first.n_features_in_))] if names is None else list(map(str, names))

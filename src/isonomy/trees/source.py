@@ -24,7 +24,7 @@ class Source:
     what a category becomes that is not among the labels. ``sparse``: zeros are not stored. ``dtype``: of the numbers
     in the table, and so of the steps. ``place``: the steps end in the number of a bin, and this is ``sides[1]`` in the
     bin of that number and ``sides[0]`` in all others. ``levels``: all results of steps that have finitely many.
-    ``least``: this raw number and smaller ones have no result.
+    ``least``: this raw number and smaller ones have no result. ``bits``: whole numbers of fewer are other ones there.
     """
 
     raw: int
@@ -39,6 +39,7 @@ class Source:
     sides: tuple[float, float] = (0.0, 1.0)
     levels: tuple[float, ...] = ()
     least: float = -np.inf
+    bits: int = 0
 
     def then(self, step: Step) -> Source:
         """Return the source after one more nondecreasing step."""
