@@ -18,7 +18,14 @@ from sklearn.impute import SimpleImputer
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    MinMaxScaler,
+    OneHotEncoder,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.svm import LinearSVC
 
 import isonomy
@@ -59,6 +66,15 @@ PROBABLE: dict[str, Any] = {
     "clip then scale": lambda: make_pipeline(
         columns(make_pipeline(MinMaxScaler(clip=True), StandardScaler())), lm.LogisticRegression()
     ),
+    "clips for bins": lambda: make_pipeline(
+        split(
+            ("b", KBinsDiscretizer(5, quantile_method="linear"), ["age"]),
+            ("n", numbers(StandardScaler()), ["income"]),
+            ("g", OneHotEncoder(), ["grade"]),
+            ("c", encoder(sparse_output=False), ["sex"]),
+        ),
+        mlp(),
+    ),
     "platt of a line": lambda: calibrated(lm.LogisticRegression(), ensemble=False),
     "platt of a margin": lambda: calibrated(LinearSVC(), ensemble=False),
     "platt of a network": lambda: calibrated(mlp(), ensemble=False),
@@ -94,6 +110,7 @@ NUMBERS: dict[str, Any] = {
         f"outcome {scaler}": lambda scaler=scaler: TransformedTargetRegressor(lm.Ridge(), transformer=scaler)
         for scaler in (StandardScaler(with_mean=False), StandardScaler(with_std=False))
     },
+    "outcome as it is": lambda: TransformedTargetRegressor(lm.Ridge()),
 }
 
 
@@ -134,7 +151,9 @@ def test_numbers_are_those_of_the_original(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["clip", "platt of a network", "isotonic of a line", "isotonic of networks", "vote"])
+@pytest.mark.parametrize(
+    "name", ["clip", "clips for bins", "platt of a network", "isotonic of a line", "isotonic of networks", "vote"]
+)
 def test_nobody_similar_exceeds_the_bounds(name: str) -> None:
     """People drawn among the similar, as raw rows that the original model predicts itself."""
     model, people = fitted(PROBABLE[name]()), schema()

@@ -23,7 +23,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import FeatureUnion, make_pipeline, make_union
 from sklearn.preprocessing import (
+    Binarizer,
     FunctionTransformer,
+    KBinsDiscretizer,
     MaxAbsScaler,
     MinMaxScaler,
     Normalizer,
@@ -40,6 +42,7 @@ from isonomy.networks import Network, load_network
 from isonomy.networks.graph import sizes
 from isonomy.networks.limits import Allowance
 from isonomy.networks.preprocessing import affine_of, required_values, schema_columns
+from isonomy.population import Feature, Label
 from isonomy.population.schema import Schema
 from isonomy_verify.arithmetic import U32, gamma
 
@@ -58,6 +61,10 @@ def numbers(scaler: Any) -> Any:
 
 def split(*parts: tuple[str, Any, Any], **options: Any) -> ColumnTransformer:
     return ColumnTransformer(list(parts), **options)
+
+
+def bins(count: int, **options: Any) -> KBinsDiscretizer:
+    return KBinsDiscretizer(count, quantile_method="linear", **options)
 
 
 PREPROCESSING: dict[str, Any] = {
@@ -98,6 +105,15 @@ PREPROCESSING: dict[str, Any] = {
     ),
     "remainder": split(("d", "drop", ["grade"]), ("c", encoder(), ["sex", "job"]), remainder=numbers(StandardScaler())),
     "binary_number": split(("n", numbers(StandardScaler()), NUMBERS), ("u", OneHotEncoder(), ["union"])),
+    "levels_apart": split(("g", OneHotEncoder(), ["grade"]), ("n", numbers(StandardScaler()), NUMBERS)),
+    "levels_in_another_order": split(("g", OrdinalEncoder(), ["grade"])),
+    "number_apart": split(("g", encoder(), ["age", "union"])),
+    "bins": split(
+        ("b", bins(5), ["age", "union"]),
+        ("o", bins(3, encode="ordinal"), ["age"]),
+        ("n", numbers(StandardScaler()), ["income"]),
+    ),
+    "threshold": split(("b", make_pipeline(Binarizer(threshold=40.5), StandardScaler()), ["age"])),
     "positions": split(("n", numbers(StandardScaler()), [1, 0]), ("c", encoder(), slice(2, 4))),
     "masked": split(("n", numbers(StandardScaler()), np.array([True, True, False, False, False, True]))),
     "weights": split(
@@ -318,8 +334,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "RandomForestClassifier cannot be read",
     ),
     "neighbours": (make_pipeline(split(("n", KNNImputer(), NUMBERS)), lm.LogisticRegression()), "other individuals"),
-    "levels_apart": (make_pipeline(split(("g", OneHotEncoder(), ["grade"])), lm.LogisticRegression()), "categorical"),
-    "number_apart": (make_pipeline(split(("g", encoder(), ["age"])), lm.LogisticRegression()), "categorical"),
+    "number_apart": (make_pipeline(split(("g", encoder(), ["income"])), lm.LogisticRegression()), "categorical"),
+    "bins": (number_pipeline(bins(3)), "bins of a number are steps"),
+    "threshold": (number_pipeline(Binarizer()), "a threshold of a number is a step"),
     "hinge": (make_pipeline(PREPROCESSING["standard"], lm.SGDClassifier()), "no probabilities"),
 }
 
@@ -503,7 +520,42 @@ def test_other_methods_are_other_models() -> None:
 def test_two_kinds_of_gaps_are_refused() -> None:
     """Which of the two a missing cell is, a schema cannot say."""
     frame = rows(200)
-    frame["job"] = [None, np.nan, *frame["job"][2:]]
+    frame["job"] = pd.Series([None, np.nan, *frame["job"][2:]], dtype=object)
     model = make_pipeline(split(("c", encoder(), ["job"])), lm.LogisticRegression()).fit(frame, outcome(frame))
     with pytest.raises(NetworkError, match="None and NaN are two categories"):
         Network.from_sklearn(model, schema())
+
+
+@pytest.mark.parametrize("strategy", ["median", "mean", "constant"])
+@pytest.mark.parametrize("origin", [0, 2.0**46], ids=["small", "large"])
+def test_whole_numbers_and_levels_that_may_be_missing(strategy: str, origin: float) -> None:
+    """A filled whole number stays one if its fill is; a fill between two whole numbers has no bin."""
+    low, high = int(origin), int(origin) + 60
+    people = Schema(
+        "gaps",
+        (
+            Feature("age", "integer", low=low, high=high, origin=1 / 3, unit=7.7, fill=low + 11.0),
+            Feature("grade", "ordinal", categories=("a", "b", "c", "d"), missing="category", fill="c"),
+        ),
+        label=Label("y", ("no", "yes")),
+    )
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"age": rng.integers(low, high + 1, 400).astype(float), "grade": rng.choice(list("abcd"), 400)}
+    )
+    frame = frame.astype({"grade": object}).mask(rng.random(frame.shape) < 0.2)
+    fill = make_pipeline(SimpleImputer(strategy=strategy, fill_value=low - 3.0), bins(5))
+    model = make_pipeline(split(("b", fill, ["age"]), ("g", encoder(), ["grade"])), lm.LogisticRegression(C=1e3))
+    model.fit(frame, np.where(rng.random(400) < (frame["age"].fillna(low) - low) / 60, "yes", "no"))
+    if strategy == "mean":
+        with pytest.raises(UnsupportedOperationError, match="bins of a number are steps"):
+            Network.from_sklearn(model, people)
+        return
+    agree(Network.from_sklearn(model, people), people, frame, own(model, frame))
+
+
+def test_gaps_in_front_of_bins_are_refused() -> None:
+    people = Schema.from_toml(schema().to_toml().replace("[features.age]", "[features.age]\nfill = 40"))
+    model = make_pipeline(split(("b", bins(3), ["age"])), lm.LogisticRegression()).fit(rows(100), outcome(rows(100)))
+    with pytest.raises(NetworkError, match="column 'age' may be missing, but nothing in the model fills it"):
+        Network.from_sklearn(model, people)

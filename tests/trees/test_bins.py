@@ -146,6 +146,20 @@ def test_a_function_of_narrow_whole_numbers_is_refused(kind: str) -> None:
     assert isonomy.audit(pipeline, frame.assign(y=y)[:30], **asked).certificate
 
 
+def test_a_function_of_booleans_is_refused() -> None:
+    frame, y = people()
+    rows = pd.DataFrame({"old": frame["age"] > 50, "age": frame["age"]})
+    pipeline = make_pipeline(FunctionTransformer(np.tanh), ensemble.RandomForestClassifier(3)).fit(rows, y)
+    schema = isonomy.Schema.infer(rows.assign(y=y), name="t", label="y")
+    with pytest.raises(NetworkError, match="'old' is false or true, of which a function"):
+        TreeModel.of(read_trees(pipeline), schema)
+    pipeline = make_pipeline(FunctionTransformer(np.tanh), ensemble.RandomForestClassifier(3)).fit(
+        rows.astype(float), y
+    )
+    zeros = isonomy.Schema.infer(rows.astype(int).assign(y=y), name="t", label="y")
+    assert TreeModel.of(read_trees(pipeline), zeros)(zeros.encode(rows.astype(int)).x).shape == (len(rows), 2)
+
+
 def test_single_bins_as_categories() -> None:
     frame, y = people()
     model = ensemble.HistGradientBoostingClassifier(max_iter=3, categorical_features=[0, 1, 2])

@@ -136,7 +136,7 @@ def _scaled_outcome(builder: Builder, source: Value | Table, estimator: Any, rea
     """Read a regression whose outcome was scaled, back in the outcome's own units."""
     scaler = estimator.transformer_
     kind, number = type(scaler), ExactAffine.coordinate(0)
-    if kind not in _SCALERS:
+    if kind not in _SCALERS or getattr(scaler, "inverse_func", None) is not None:
         what = getattr(getattr(scaler, "inverse_func", None), "__name__", kind.__name__)
         raise UnsupportedOperationError(
             f"the outcome is turned back by {what}, which is not affine; audit its 'regressor_', whose outcome is the "
@@ -165,6 +165,7 @@ _SCALERS: dict[type, tuple[str, str, str, str]] = {
     scalers.RobustScaler: ("center_", "scale_", "", ""),
     scalers.MaxAbsScaler: ("", "scale_", "", ""),
     scalers.MinMaxScaler: ("", "", "scale_", "min_"),
+    scalers.FunctionTransformer: ("", "", "", ""),  # without functions: what the regressor's outcome is as it is
 }
 
 COMBINED: dict[type, Callable[[Builder, Value | Table, Any, Read], Result]] = {

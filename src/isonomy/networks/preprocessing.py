@@ -4,8 +4,9 @@ these.
 
 Pipelines read raw cells: numbers, texts, gaps. A :class:`Number` is a cell that holds a number, as an exact affine
 function of the coordinates, possibly with a flag that says it is missing; a :class:`Choice` is a cell that holds one of
-finitely many values. Whatever turns a choice into numbers (one-hot, codes, an embedding) is a lookup, and a lookup is
-affine: on a one-hot block always, on the rank of an ordinal feature when the values grow in equal steps.
+finitely many values. Whatever turns a choice into numbers (one-hot, codes, bins, an embedding) is a lookup: affine on a
+one-hot block, and on the rank of an ordinal feature or whole number when the values grow in equal steps; else a sum of
+clips, one between each rank and the next.
 
 The coordinate ``c`` of a number stands for the raw value ``c * unit + origin``. What follows is a chain of steps (minus
 a mean, over a scale, plus a gap filled) whose constants are floats, so the whole chain is rational.
@@ -21,6 +22,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,10 +38,11 @@ from isonomy.population.feature import Feature
 from isonomy.population.schema import Schema
 from isonomy_verify.arithmetic import rounded_up
 
-ZERO = Fraction(0)
+ZERO, HALF = Fraction(0), Fraction(1, 2)
 Cell = str | None  # the text of a cell; None is a missing one
 _LARGEST_RANGE = 1024  # whole numbers that may be looked up one by one
 _MOST_CELLS = 2**16  # of one individual
+_MOST_RAMPS = 256  # of a column that is one coordinate
 _TRUTH = {"false": ZERO, "true": Fraction(1)}
 _T = TypeVar("_T")
 Noted = dict[str, tuple[str, ...]]
@@ -154,7 +158,10 @@ def affine_of(functions: Sequence[ExactAffine], width: int, allowance: Allowance
                 raise NetworkError("A scale of the model's inputs is too extreme: its weight overflows.")
             gap = abs(term - Fraction(float(term)))
             if isinstance(i, Bent):
-                raise NetworkError("what is bent can be read by a pipeline, not by an adapter.")
+                raise NetworkError(
+                    "a column is bent on its way into the model, which no adapter can hold: one that gives each level "
+                    'of an order a number of its own needs it declared as kind = "categorical".'
+                )
             if i is None:
                 bias[row], bias_error[row], bias_size[row] = float(term), rounded_up(gap), rounded_up(reach)
             else:
@@ -191,7 +198,11 @@ class Number:
             return self
         change = fill - self.filled
         value = self.value.plus(self.flag.times(change)) if change else self.value
-        return Number(self.name, value, noted=self.noted)
+        ends = None if self.integer_range is None or fill.denominator > 1 else (*self.integer_range, int(fill))
+        few = ends is not None and max(ends) - min(ends) < _LARGEST_RANGE
+        return Number(
+            self.name, value, integer_range=(min(ends), max(ends)) if ends and few else None, noted=self.noted
+        )
 
     def required_value(self) -> ExactAffine:
         """Return the value, once no cell can be missing."""
@@ -225,16 +236,32 @@ class Choice:
         if self.rank is None:
             return weighted(self.marks, values)
         ranked = values[: len(values) - (self.flag is not None)]
-        step = ranked[1] - ranked[0] if len(ranked) > 1 else ZERO
-        if any(value != ranked[0] + step * i for i, value in enumerate(ranked)):
-            raise NetworkError(
-                f"column '{self.name}' is one coordinate in the schema, but the model gives each of its "
-                f'{len(ranked)} values a number of its own: declare it as kind = "categorical".'
-            )
-        result = self.rank.times(step).plus(ranked[0]) if step else ExactAffine.of(ranked[0])
+        steps = [high - low for low, high in pairwise(ranked)]
+        if len(set(steps)) < 2:
+            step = steps[0] if steps else ZERO
+            result = self.rank.times(step).plus(ranked[0]) if step else ExactAffine.of(ranked[0])
+            held = ranked[0] + step * self.filled
+        else:
+            places = [i for i, step in enumerate(steps) if step]
+            if len(places) > _MOST_RAMPS:
+                raise NetworkError(
+                    f"column '{self.name}' is one coordinate in the schema, but the model gives its {len(ranked)} "
+                    'values numbers of their own, more than can be read: declare it as kind = "categorical".'
+                )
+            parts = [ExactAffine.of(ranked[0]), *(self.ramps[i] for i in places)]
+            result = weighted(parts, [Fraction(1), *(steps[i] for i in places)])
+            held = ranked[0] + sum(steps[i] * min(max(2 * (self.filled - i) - HALF, ZERO), Fraction(1)) for i in places)
         if self.flag is not None:
-            result = result.plus(self.flag.times(values[-1] - (ranked[0] + step * self.filled)))
+            result = result.plus(self.flag.times(values[-1] - held))
         return result
+
+    @cached_property
+    def ramps(self) -> list[ExactAffine]:
+        """Return for each rank but the last a function that is 0 up to a quarter behind it, and 1 from a quarter before
+        the next one on: so it is exact also where coordinates are rounded."""
+        unit, rank = activation("clip", (0.0, 1.0)), self.rank or ExactAffine.of(ZERO)
+        places = range(len(self.spellings) - 1 - (self.flag is not None))
+        return [ExactAffine.coordinate(Bent(unit, rank.plus(-i - HALF / 2).times(Fraction(2)))) for i in places]
 
     def numbers(self, values: Sequence[Fraction | None]) -> Number:
         """Return the number that is ``values[i]`` at value ``i``, missing where that is None."""
@@ -312,6 +339,11 @@ def as_number(column: Column) -> Number:
         return column
     if isinstance(column, Absent):
         raise NetworkError(column.reason)
+    return column.numbers(numbers_held(column))
+
+
+def numbers_held(column: Choice) -> list[Fraction | None]:
+    """Return the number that each value of a column is written as; None for a missing one."""
     values: list[Fraction | None] = []
     for spellings in column.spellings:
         try:
@@ -323,7 +355,7 @@ def as_number(column: Column) -> Number:
                 'the pipeline, or with encode = "values" in [model.inputs] for a model without one.'
             ) from None
         values.append(value)
-    return column.numbers(values)
+    return values
 
 
 def as_choice(column: Column, known: Iterable[Cell] = ()) -> Choice:

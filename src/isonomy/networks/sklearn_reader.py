@@ -288,8 +288,14 @@ def _encode(step: Any, columns: Columns) -> Columns:
         choice.entries({cell_of(value): value for value in values}, partial(_unknown_cell, step, choice))
         for choice, values in zip(choices, step.categories_, strict=True)
     ]
+    return _looked_up(choices, inputs, partial(_run, step))
+
+
+def _looked_up(choices: list[Choice], inputs: list[list[Any]], run: Callable[[list[list[Any]]], Any]) -> Columns:
+    """Return the results of a transformer that is run on every value of each column, ``inputs``, beside one value of
+    the others."""
     usual = [cells[0] for cells in inputs]
-    tables = [_run(step, [[*usual[:i], cell, *usual[i + 1 :]] for cell in cells]) for i, cells in enumerate(inputs)]
+    tables = [run([[*usual[:i], cell, *usual[i + 1 :]] for cell in cells]) for i, cells in enumerate(inputs)]
     made: Columns = []
     for outputs in zip(*(table.T for table in tables), strict=True):
         varying = [i for i, values in enumerate(outputs) if len(np.unique(values)) > 1]
@@ -324,8 +330,27 @@ def _run(step: Any, rows: list[list[Any]]) -> Any:
     frame = pd.DataFrame(cells)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        result = step.transform(frame if hasattr(step, "feature_names_in_") else frame.to_numpy())
+        return _dense(step.transform(frame if hasattr(step, "feature_names_in_") else frame.to_numpy()))
+
+
+def _dense(result: Any) -> Any:
     return np.asarray(result.toarray() if hasattr(result, "toarray") else result, dtype=np.float64)
+
+
+def _cut(step: Any, columns: Columns) -> Columns:
+    """Run a transformer that cuts numbers on every value of columns that hold finitely many."""
+    if any(isinstance(each, Number) and each.integer_range is None for each in columns):
+        raise UnsupportedOperationError(_REFUSED[type(step).__name__])
+    choices = [as_choice(replace(each, noted=None)) for each in columns]
+    preprocessing.required_values(choices)  # which refuses gaps
+    inputs = [[float(value or 0) for value in preprocessing.numbers_held(each)] for each in choices]
+    names = getattr(step, "feature_names_in_", None)
+
+    def run(rows: list[list[Any]]) -> Any:
+        table = np.array(rows, dtype=np.float64)
+        return _dense(step.transform(table if names is None else pd.DataFrame(table, columns=names)))
+
+    return _looked_up(choices, inputs, run)
 
 
 def _impute(step: Any, columns: Columns) -> Columns:
@@ -375,6 +400,7 @@ _RULES: dict[type, Callable[[Any, Columns], Columns]] = {
     scalers.MinMaxScaler: _scale(times="scale_", plus="min_"),
     **dict.fromkeys((scalers.OneHotEncoder, scalers.OrdinalEncoder, scalers.TargetEncoder), _encode),
     scalers.FunctionTransformer: _function,
+    **dict.fromkeys((scalers.KBinsDiscretizer, scalers.Binarizer), _cut),
     impute.SimpleImputer: _impute,
     impute.MissingIndicator: _indicate,
     decomposition.PCA: _rotate,
@@ -389,8 +415,10 @@ _REFUSED = {
     "QuantileTransformer": "quantiles are not affine",
     "PolynomialFeatures": "products of columns are not affine",
     "SplineTransformer": "splines are not affine",
-    "KBinsDiscretizer": "cutting a number into bins is not affine; declare the bins as a category of the schema",
-    "Binarizer": "a threshold is not affine",
+    "KBinsDiscretizer": "bins of a number are steps, which have no slope; they are read of whole numbers "
+    "(kind = 'integer') from a low to a high that are less than 1,024 apart",
+    "Binarizer": "a threshold of a number is a step, which has no slope; it is read of whole numbers (kind = 'integer') "
+    "from a low to a high that are less than 1,024 apart",
     "KNNImputer": "its fill depends on other individuals",
     "IterativeImputer": "its fill depends on whether other columns are missing",
 }
