@@ -49,4 +49,6 @@ def apply(kind: str, parameters: tuple[float, ...], x: Any, element: int = 0) ->
             return x * sigma(2 * (2 / arb.pi()).sqrt() * (x + arb("0.044715") * x**3))
         case "hardswish":
             return x * (x / 6 + arb(1) / 2).max(zero).min(arb(1))
+        case "log1p":
+            return x.max(zero).log1p()
     raise AssertionError(kind)

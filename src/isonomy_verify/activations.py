@@ -6,7 +6,8 @@ For every slope ``s`` and every interval ``[l, u]`` there are numbers ``a`` and 
 
 the extremes of ``f(t) − s t``. They are looked for at the ends, at the kinks and, where ``f`` is curved, at the ends of
 ``CELLS`` equal cells: between neighbouring points without a kink in between a function with ``|f''| ≤ c`` exceeds the
-larger end by at most ``c h²/8``. So any slope gives a valid line, a good one a tight line, and a search may choose it.
+larger end by at most ``c h²/8``. For ``log1p``, whose ``|f''|`` is ``1 / (1 + t)²``, cells grow with ``1 + t``. So any
+slope gives a valid line, a good one a tight line, and a search may choose it.
 
 **Soundness.** ``f`` is computed within ``accuracy``; the extremes are widened by it and by the rounding of ``f − s t``.
 Bounds of ``|f'|`` and ``|f''|`` stand in the table, rounded up; tests compare them with ball arithmetic.
@@ -73,6 +74,7 @@ class Shape(NamedTuple):
     curvature: float = 0.0
     at_zero: float = 0.0  # at least |f(0)|
     turn: tuple[float, float] | None = None
+    fades: bool = False  # 0 up to 0, then rising and concave with |f''| <= 1 / (1 + t)^2
 
 
 def _relu() -> Shape:
@@ -117,6 +119,10 @@ def _hardswish() -> Shape:
     )  # fmt: skip
 
 
+_LOG1P = Shape(
+    lambda t: np.log1p(np.maximum(t, 0.0)), lambda t: np.where(t > 0, 1 / (1 + np.maximum(t, 0.0)), 0.0),
+    kinks=(0.0,), beside=((0.0, 1.0),), curvature=1.0, fades=True,
+)  # fmt: skip
 _SIGMOID = Shape(sigmoid, lambda t: sigmoid(t) * sigmoid(-t), steepest=0.25, curvature=0.0963, at_zero=0.5)
 _TANH = Shape(np.tanh, lambda t: 1 - np.tanh(t) ** 2, curvature=0.7699)
 _ERF = Shape(
@@ -149,6 +155,7 @@ SHAPES: dict[str, Callable[..., Shape]] = {
     "gelu": lambda: _GELU,
     "gelu_tanh": lambda: _GELU_TANH,
     "hardswish": _hardswish,
+    "log1p": lambda: _LOG1P,  # of numbers above 0; 0 up to there
 }
 
 _USABLE: dict[str, Callable[..., bool]] = {
@@ -216,6 +223,22 @@ class Activation:
         return Activation("prelu", tuple(self.parameters[j] for j in columns.tolist()))
 
 
+def _cells(shape: Shape, low: Array, high: Array) -> tuple[list[Array], Array]:
+    """The ends of ``CELLS`` cells, from ``low`` to ``high``, and at least the width of the widest one; of a function
+    that ``fades``, each in units of ``1 + t`` at its lower end, in which ``|f''|`` is at most 1."""
+    width = high - low
+    points = [np.clip(low + (i / CELLS) * width, low, high) for i in range(CELLS + 1)]
+    if not shape.fades:
+        return points, np.asarray(width * ((1 + 1e-9) / CELLS) + (8 * U) * (np.abs(low) + np.abs(high)))
+    start, stop = np.log1p(np.maximum(low, 0.0)), np.log1p(np.maximum(high, 0.0))
+    points = [low, *(np.expm1(start + (i / CELLS) * (stop - start)) for i in range(1, CELLS)), high]
+    points = [np.clip(each, low, high) for each in points]
+    above = np.maximum.accumulate(np.maximum(np.stack(np.broadcast_arrays(*points)), 0.0))
+    with np.errstate(invalid="ignore"):
+        cell = (np.diff(above, axis=0) / (1 + above[:-1])).max(0)
+    return points, np.nan_to_num(cell * (1 + 1e-9) + 8 * U, nan=np.inf, posinf=np.inf)
+
+
 class Curve:
     """An activation over a batch of intervals ``[low, high]``: values at the points where extremes are looked for."""
 
@@ -226,9 +249,8 @@ class Curve:
         points = [low, high, *(np.clip(kink, low, high) for kink in self.shape.kinks)]
         self.bulge: Array | float = 0.0
         if self.shape.curvature:
-            width = high - low
-            points += [np.clip(low + (i / CELLS) * width, low, high) for i in range(1, CELLS)]
-            cell = width * ((1 + 1e-9) / CELLS) + (8 * U) * (np.abs(low) + np.abs(high))
+            cells, cell = _cells(self.shape, low, high)
+            points += cells[1:-1]
             self.bulge = self.shape.curvature / 8 * cell * cell * (1 + 1e-9)
         self.points = np.stack(np.broadcast_arrays(*points))
         self.values = self.shape.value(self.points)
@@ -289,17 +311,16 @@ def slope_range(activation: Activation, low: Array, high: Array) -> tuple[Array,
             most = np.where(meets, np.maximum(most, slope), most)
         return least, most
     assert shape.slope is not None
-    width = high - low
-    points = np.stack([np.clip(low + (i / CELLS) * width, low, high) for i in range(CELLS + 1)])
+    points, cell = _cells(shape, low, high)
     with np.errstate(all="ignore"):
-        at = shape.slope(points)
+        at = shape.slope(np.stack(np.broadcast_arrays(*points)))
     least, most = at.min(0), at.max(0)
     for kink, beside in zip(shape.kinks, shape.beside, strict=True):
         inside = (low <= kink) & (high >= kink)
         for slope in beside:
             least = np.where(inside, np.minimum(least, slope), least)
             most = np.where(inside, np.maximum(most, slope), most)
-    slack = shape.curvature * (width * ((1 + 1e-9) / CELLS) + (8 * U) * (np.abs(low) + np.abs(high)))
+    slack = 0.0 if shape.fades else shape.curvature * cell  # where the derivative falls, its extremes are at the ends
     slack = slack + 8 * ELEMENTARY * (1 + shape.steepest) * (1 + np.minimum(np.abs(low) + np.abs(high), 1e6)) + TINY
     least, most = np.maximum(least - slack, -shape.steepest), np.minimum(most + slack, shape.steepest)
     bad = unknown | ~np.isfinite(least) | ~np.isfinite(most)

@@ -37,7 +37,7 @@ KINDS: list[tuple[str, tuple[float, ...]]] = [
     ("relu", ()), ("leaky_relu", (0.1,)), ("leaky_relu", (-0.3,)), ("leaky_relu", (2.5,)), ("prelu", ()), ("clip",
     (-0.3, 0.7)), ("clip", (-math.inf, 0.5)), ("sigmoid", ()), ("tanh", ()), ("erf", ()), ("softplus", (1.0,)),
     ("softplus", (20.0,)), ("elu", (1.0,)), ("elu", (2.5,)), ("gelu", ()), ("gelu_tanh", ()), ("silu", ()),
-    ("hardswish", ()),
+    ("hardswish", ()), ("log1p", ()),
 ]  # fmt: skip
 STRAIGHT = [kind for kind in KINDS if kind[0] in ("relu", "leaky_relu", "prelu", "clip")]
 TURNS = {"hardswish": "-1.5", "silu": "-1.278464542761", "gelu": "-0.751791524693", "gelu_tanh": "-0.752461422071"}

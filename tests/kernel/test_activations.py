@@ -264,6 +264,8 @@ def series(activation: Activation, x: Any) -> Any:
             return x * logistic(2 * (2 / arb.pi()).sqrt() * (x + arb("0.044715") * x * x * x))
         case "hardswish":
             return x * (x / 6 + arb_series([arb(1) / 2]))
+        case "log1p":
+            return (one + x).log()
     raise AssertionError(activation.kind)
 
 
@@ -295,7 +297,9 @@ def proved(holds: Callable[[Any], bool], activation: Activation, number: int, lo
 def span(activation: Activation) -> tuple[float, float]:
     """Where the function is curved, as far as its tails are not plain."""
     scale = 1 / activation.parameters[0] if activation.kind == "softplus" else 1.0
-    return {"elu": (-40.0, 0.0), "hardswish": (-3.0, 3.0)}.get(activation.kind, (-12.0 * scale, 12.0 * scale))
+    return {"elu": (-40.0, 0.0), "hardswish": (-3.0, 3.0), "log1p": (0.0, 40.0)}.get(
+        activation.kind, (-12.0 * scale, 12.0 * scale)
+    )
 
 
 @pytest.mark.parametrize("activation", SMOOTH, ids=lambda a: f"{a.kind}{list(a.parameters)}")
@@ -416,3 +420,31 @@ def test_slopes_of_curved_pieces_are_close(activation: Activation) -> None:
         room = 2e-3 * activation.shape.curvature + 1e-12
         at = activation.shape.slope(low)
         assert (most - least <= room).all() and (np.abs(least - at) <= room).all()
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e3, 1e6, 1e12])
+def test_lines_of_a_logarithm_over_ranges_of_amounts(size: float) -> None:
+    """Tangents where they touch, by the place where the derivative is the slope; close also over wide ranges."""
+    rng, activation = np.random.default_rng(7), Activation("log1p")
+    low = size * rng.choice([0.0, -0.1, 1.0], (40, 1)) * rng.random((40, 1))
+    high = np.maximum(low, 0.0) + size * 10.0 ** rng.uniform(-9, 3, (40, 1))
+    curve = Curve(activation, low, high)
+    touched = np.clip(low + rng.random(low.shape) * (high - low), 0, high)
+    for slope in (curve.chord(), 1 / (1 + touched)):
+        below, above = curve.extremes(slope)
+        with ctx.workprec(200):
+            for i in range(len(low)):
+                s, ends = arb(slope[i, 0]), [float(low[i, 0]), float(high[i, 0])]
+                at = min(max(1 / slope[i, 0] - 1, max(0.0, ends[0])), ends[1])
+                tried = [arb(t) for t in (*ends, at, min(max(0.0, ends[0]), ends[1]))]
+                gaps = [apply(activation, t) - s * t for t in tried]
+                most, least = max(float(gap.mid()) for gap in gaps), min(float(gap.mid()) for gap in gaps)
+                assert all(gap < arb(above[i, 0]) and gap > arb(below[i, 0]) for gap in gaps)
+                width = math.log1p(ends[1]) - math.log1p(max(0.0, ends[0]))
+                slack = 1e-12 * (1 + abs(ends[0]) + abs(ends[1]))
+                assert (
+                    above[i, 0] - below[i, 0] - (most - least) <= 2.001 * (math.expm1(width / CELLS) ** 2 / 8) + slack
+                )
+        least, most = slope_range(activation, low, high)
+        assert (least <= 1 / (1 + high)).all() and (most >= np.where(low > 0, 1 / (1 + np.maximum(low, 0)), 1)).all()
+        assert (least >= np.where(low > 0, 1 / (1 + high), 0) - 1e-6).all() and (most <= 1).all()

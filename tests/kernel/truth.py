@@ -26,7 +26,7 @@ ACTIVATIONS = [
     Activation("clip", (-math.inf, 0.1)), Activation("clip", (-2.0, math.inf)), Activation("sigmoid"),
     Activation("tanh"), Activation("erf"), Activation("softplus", (1.0,)), Activation("softplus", (7.3,)),
     Activation("softplus", (1e-3,)), Activation("elu", (1.0,)), Activation("elu", (0.0,)), Activation("elu", (2.5,)),
-    Activation("silu"), Activation("gelu"), Activation("gelu_tanh"), Activation("hardswish"),
+    Activation("silu"), Activation("gelu"), Activation("gelu_tanh"), Activation("hardswish"), Activation("log1p"),
 ]  # fmt: skip
 """Every kind, with legal parameters of several sizes and signs; three elements where each has its own."""
 

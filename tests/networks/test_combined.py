@@ -75,6 +75,9 @@ PROBABLE: dict[str, Any] = {
         ),
         mlp(),
     ),
+    "clips and logarithms": lambda: make_pipeline(
+        columns(make_pipeline(FunctionTransformer(np.log1p), StandardScaler())), mlp()
+    ),
     "platt of a line": lambda: calibrated(lm.LogisticRegression(), ensemble=False),
     "platt of a margin": lambda: calibrated(LinearSVC(), ensemble=False),
     "platt of a network": lambda: calibrated(mlp(), ensemble=False),
@@ -152,7 +155,16 @@ def test_numbers_are_those_of_the_original(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["clip", "clips for bins", "platt of a network", "isotonic of a line", "isotonic of networks", "vote"]
+    "name",
+    [
+        "clip",
+        "clips for bins",
+        "clips and logarithms",
+        "platt of a network",
+        "isotonic of a line",
+        "isotonic of networks",
+        "vote",
+    ],
 )
 def test_nobody_similar_exceeds_the_bounds(name: str) -> None:
     """People drawn among the similar, as raw rows that the original model predicts itself."""

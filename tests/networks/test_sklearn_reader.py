@@ -113,6 +113,10 @@ PREPROCESSING: dict[str, Any] = {
         ("o", bins(3, encode="ordinal"), ["age"]),
         ("n", numbers(StandardScaler()), ["income"]),
     ),
+    "logarithm": split(
+        ("n", make_pipeline(FunctionTransformer(np.log1p), SimpleImputer(add_indicator=True), MinMaxScaler()), NUMBERS),
+        ("m", make_pipeline(SimpleImputer(), MinMaxScaler(clip=True), FunctionTransformer(np.log1p)), NUMBERS),
+    ),
     "threshold": split(("b", make_pipeline(Binarizer(threshold=40.5), StandardScaler()), ["age"])),
     "positions": split(("n", numbers(StandardScaler()), [1, 0]), ("c", encoder(), slice(2, 4))),
     "masked": split(("n", numbers(StandardScaler()), np.array([True, True, False, False, False, True]))),
@@ -326,7 +330,11 @@ def number_pipeline(step: Any) -> Any:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "logarithm": (number_pipeline(FunctionTransformer(np.log1p)), "log1p is not affine"),
+    "logarithm": (
+        number_pipeline(make_pipeline(MinMaxScaler((-0.5, 1)), FunctionTransformer(np.log1p))),
+        "log1p of column 'age', which may be below 0",
+    ),
+    "root": (number_pipeline(FunctionTransformer(np.sqrt)), "sqrt is not affine"),
     "normalizer": (number_pipeline(Normalizer()), "own norm is not affine"),
     "whitened": (number_pipeline(PCA(1, whiten=True)), "whiten=True"),
     "forest": (

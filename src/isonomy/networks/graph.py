@@ -94,7 +94,7 @@ def activation(kind: str, parameters: Sequence[float] = ()) -> Activation:
     Parameters: ``leaky_relu(slope)`` with any finite slope, also negative or above 1; ``prelu`` one slope for
     each element; ``softplus(beta > 0)`` = ``log(1 + exp(beta x)) / beta``; ``elu(alpha >= 0)``;
     ``clip(low <= high)``, one of them possibly infinite. ``gelu`` is ``x Phi(x)``, ``gelu_tanh`` its tanh
-    form, ``silu`` is ``x sigmoid(x)``, ``hardswish`` is ``x clip(x/6 + 1/2, 0, 1)``.
+    form, ``silu`` is ``x sigmoid(x)``, ``hardswish`` is ``x clip(x/6 + 1/2, 0, 1)``, ``log1p`` is 0 below 0.
     """
     if kind not in SHAPES:
         known = ", ".join(sorted(SHAPES))

@@ -176,13 +176,15 @@ def affine_of(functions: Sequence[ExactAffine], width: int, allowance: Allowance
 
 @dataclass(frozen=True)
 class Number:
-    """A number; where ``flag`` is 1 the cell is missing and ``value`` reads ``filled``. ``integer_range``: if whole."""
+    """A number; where ``flag`` is 1 the cell is missing and ``value`` reads ``filled``. ``integer_range``: if whole.
+    ``least``: no number is smaller, if that is known."""
 
     name: str
     value: ExactAffine
     flag: ExactAffine | None = None
     filled: Fraction = ZERO
     integer_range: tuple[int, int] | None = None
+    least: Fraction | None = None
     noted: Noted | None = field(default=None, repr=False, compare=False)
 
     def scaled(self, factor: Fraction, offset: Fraction = ZERO, *, shift: Fraction = ZERO) -> Number:
@@ -190,7 +192,9 @@ class Number:
         if factor == 1 and not shift and not offset:
             return self
         value = self.value.plus(shift).times(factor).plus(offset)
-        return replace(self, value=value, filled=(self.filled + shift) * factor + offset, integer_range=None)
+        least = None if self.least is None or factor < 0 else (self.least + shift) * factor + offset
+        filled = (self.filled + shift) * factor + offset
+        return replace(self, value=value, filled=filled, integer_range=None, least=least)
 
     def imputed(self, fill: Fraction) -> Number:
         """Fill a missing cell by ``fill``: exact, since the value is ``filled`` where the flag is 1."""
@@ -200,9 +204,9 @@ class Number:
         value = self.value.plus(self.flag.times(change)) if change else self.value
         ends = None if self.integer_range is None or fill.denominator > 1 else (*self.integer_range, int(fill))
         few = ends is not None and max(ends) - min(ends) < _LARGEST_RANGE
-        return Number(
-            self.name, value, integer_range=(min(ends), max(ends)) if ends and few else None, noted=self.noted
-        )
+        whole, least = (min(ends), max(ends)) if ends and few else None, self.least
+        least = None if least is None else min(least, fill)
+        return Number(self.name, value, integer_range=whole, least=least, noted=self.noted)
 
     def required_value(self) -> ExactAffine:
         """Return the value, once no cell can be missing."""
@@ -265,7 +269,8 @@ class Choice:
 
     def numbers(self, values: Sequence[Fraction | None]) -> Number:
         """Return the number that is ``values[i]`` at value ``i``, missing where that is None."""
-        number = Number(self.name, self.lookup([value or ZERO for value in values]))
+        least = min((value for value in values if value is not None), default=None)
+        number = Number(self.name, self.lookup([value or ZERO for value in values]), least=least)
         if None not in values:
             return number
         return replace(number, flag=self.lookup([Fraction(value is None) for value in values]))
@@ -433,7 +438,8 @@ def _column(feature: Feature, start: int) -> Column:
         levels: tuple[tuple[Cell, ...], ...] = tuple((level,) for level in feature.levels)
         return Choice(feature.name, (*levels, gap) if flag else levels, rank=raw, flag=flag, filled=filled)
     few = feature.kind == "integer" and feature.high - feature.low < _LARGEST_RANGE
-    return Number(feature.name, raw, flag, filled, (int(feature.low), int(feature.high)) if few else None)
+    least = Fraction(feature.low) if math.isfinite(feature.low) else None
+    return Number(feature.name, raw, flag, filled, (int(feature.low), int(feature.high)) if few else None, least)
 
 
 # -- what preprocessing does to columns
@@ -465,7 +471,21 @@ def clipped(columns: Sequence[Column], low: Any, high: Any) -> list[Column]:
     for column in map(as_number, columns):
         value = ExactAffine.coordinate(Bent(what, column.value))
         filled = min(max(column.filled, least), most)
-        made.append(replace(column, value=value, filled=filled, integer_range=None))
+        made.append(replace(column, value=value, filled=filled, integer_range=None, least=least))
+    return made
+
+
+def logarithms(columns: Sequence[Column]) -> list[Column]:
+    """Return ``log1p`` of each column, none of which may be below 0; a missing cell stays missing."""
+    made: list[Column] = []
+    for column in map(as_number, columns):
+        if column.least is None or column.least < 0:
+            raise UnsupportedOperationError(
+                f"log1p of column '{column.name}', which may be below 0 by the schema, has no bounds: say 'low', 0 or "
+                f"above, in [features.{column.name}]."
+            )
+        value = ExactAffine.coordinate(Bent(activation("log1p"), column.imputed(ZERO).value))
+        made.append(replace(column, value=value, filled=ZERO, integer_range=None, least=ZERO))
     return made
 
 

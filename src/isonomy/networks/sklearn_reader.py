@@ -371,6 +371,8 @@ def _indicate(step: Any, columns: Columns) -> Columns:
 
 
 def _function(step: Any, columns: Columns) -> Columns:
+    if step.func is np.log1p and not step.kw_args:
+        return preprocessing.logarithms(columns)
     if step.func is not None:
         name = getattr(step.func, "__name__", repr(step.func))
         raise UnsupportedOperationError(
@@ -417,8 +419,8 @@ _REFUSED = {
     "SplineTransformer": "splines are not affine",
     "KBinsDiscretizer": "bins of a number are steps, which have no slope; they are read of whole numbers "
     "(kind = 'integer') from a low to a high that are less than 1,024 apart",
-    "Binarizer": "a threshold of a number is a step, which has no slope; it is read of whole numbers (kind = 'integer') "
-    "from a low to a high that are less than 1,024 apart",
+    "Binarizer": "a threshold of a number is a step, which has no slope; it is read of whole numbers "
+    "(kind = 'integer') from a low to a high that are less than 1,024 apart",
     "KNNImputer": "its fill depends on other individuals",
     "IterativeImputer": "its fill depends on whether other columns are missing",
 }

@@ -377,8 +377,8 @@ def _number(place: Place, level: str) -> float:
     if level.casefold() in _TRUTH:
         if place.column.bits:
             raise NetworkError(
-                f"Column '{place.column.name}' is false or true, of which a function in front of the trees gives numbers "
-                "of half precision: write it as 0 and 1, also where the model is fitted."
+                f"Column '{place.column.name}' is false or true, of which a function in front of the trees gives "
+                "numbers of half precision: write it as 0 and 1, also where the model is fitted."
             )
         return _TRUTH[level.casefold()]
     try:
