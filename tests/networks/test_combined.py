@@ -286,3 +286,15 @@ def test_a_curve_of_a_multinomial_decision_is_refused(wrap: Any) -> None:
     (last.estimator if wrap is FrozenEstimator else last).multi_class = "multinomial"
     with pytest.raises(NetworkError, match="the score of"):
         Network.from_sklearn(model, schema())
+
+
+def test_a_curve_that_jumps_is_refused() -> None:
+    """Of people alike scores differ by roundings, which an isotonic curve may tell apart."""
+    model = fitted(PROBABLE["isotonic of a line"]())
+    curve = model[-1].calibrated_classifiers_[0].calibrators[0]
+    network = Network.from_sklearn(model, schema())
+    at = int(np.argmax(np.diff(curve.y_thresholds_)))
+    curve.X_thresholds_[at + 1] = curve.X_thresholds_[at] + 1e-13
+    with pytest.raises(NetworkError, match="so close that the rounding of a score decides"):
+        Network.from_sklearn(model, schema())
+    assert network.classes == 1

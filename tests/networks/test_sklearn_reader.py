@@ -567,3 +567,12 @@ def test_gaps_in_front_of_bins_are_refused() -> None:
     model = make_pipeline(split(("b", bins(3), ["age"])), lm.LogisticRegression()).fit(rows(100), outcome(rows(100)))
     with pytest.raises(NetworkError, match="column 'age' may be missing, but nothing in the model fills it"):
         Network.from_sklearn(model, people)
+
+
+def test_logarithms_of_booleans_are_refused() -> None:
+    """numpy computes them in float16."""
+    frame = rows(100).assign(sex=rows(100)["sex"] == "male")
+    people = Schema.from_toml(schema().to_toml().replace('["female", "male"]', '["False", "True"]'))
+    model = make_pipeline(split(("n", FunctionTransformer(np.log1p), ["sex"])), lm.LogisticRegression())
+    with pytest.raises(UnsupportedOperationError, match="log1p of column 'sex' is not read: of false and true"):
+        Network.from_sklearn(model.fit(frame, outcome(rows(100))), people)

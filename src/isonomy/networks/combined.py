@@ -30,6 +30,10 @@ Result = tuple[Value, Head]  # the raw outputs, and what they mean
 Read = Callable[..., Result]  # of columns and an estimator, with a head if it has no probabilities
 
 
+NOISE, NEGLIGIBLE = Fraction(1, 2**44), Fraction(1, 10**6)
+"""How far a run's score may be from the exact one, relative to its size, and what a curve may make of that."""
+
+
 def _calibrated(builder: Builder, source: Value | Table, estimator: Any, read: Read) -> Result:
     """Read classifiers of two classes, each behind its fitted curve, of which the mean is taken."""
     if len(estimator.classes_) != 2:
@@ -82,6 +86,12 @@ def _isotonic(builder: Builder, score: Value, curve: Any) -> Result:
     at, heights = ([exact(each, "a threshold") for each in part] for part in (curve.X_thresholds_, curve.y_thresholds_))
     pieces = [i for i in range(1, len(at)) if heights[i] != heights[i - 1]]
     first = ExactAffine.of(heights[0])
+    noise = NOISE * max(Fraction(1), -at[0], at[-1])
+    if any(noise * abs(heights[i] - heights[i - 1]) > NEGLIGIBLE * (at[i] - at[i - 1]) for i in pieces):
+        raise UnsupportedOperationError(
+            "thresholds of its isotonic curve are so close that the rounding of a score decides: there it is a step, "
+            "which has no slope."
+        )
     if not pieces:
         return builder.apply(affine_of([first], 1, builder.allowance), score), "probability"
     place = ExactAffine.coordinate(0)

@@ -478,7 +478,13 @@ def clipped(columns: Sequence[Column], low: Any, high: Any) -> list[Column]:
 def logarithms(columns: Sequence[Column]) -> list[Column]:
     """Return ``log1p`` of each column, none of which may be below 0; a missing cell stays missing."""
     made: list[Column] = []
-    for column in map(as_number, columns):
+    for column in columns:
+        if isinstance(column, Choice):
+            raise UnsupportedOperationError(
+                f"log1p of column '{column.name}' is not read: of false and true numpy gives half precision; declare "
+                'numbers as kind = "numeric" or "integer".'
+            )
+        column = as_number(column)
         if column.least is None or column.least < 0:
             raise UnsupportedOperationError(
                 f"log1p of column '{column.name}', which may be below 0 by the schema, has no bounds: say 'low', 0 or "
