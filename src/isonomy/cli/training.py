@@ -312,6 +312,7 @@ def repair(
     trials: Annotated[int, typer.Option(help="Trainings to find the least change, if blindness is not enough.")] = 6,
     epochs: Annotated[int, typer.Option(help="Passes over the table in each training.")] = 6,
     floor: Annotated[float, typer.Option(help="The least share of decisions kept, mean over the decisions.")] = 0.75,
+    scale: Annotated[bool, typer.Option("--scale", help="Scale scores where all else fails; never a success.")] = False,
 ) -> Answer:
     """Change a network as little as possible until it is certified at epsilon, or average a tree ensemble.
 
@@ -353,10 +354,10 @@ def repair(
         remark(f"- {inputs.model.remark}")
     if takes_trees(inputs.model):
         return _average(plan, inputs, Path("repaired.json") if out is None else out)
-    return _change(plan, inputs, Path("repaired.onnx") if out is None else out, (trials, epochs, floor))
+    return _change(plan, inputs, Path("repaired.onnx") if out is None else out, (trials, epochs, floor, scale))
 
 
-def _change(plan: Plan, inputs: Inputs, out: Path, how: tuple[int, int, float]) -> Answer:
+def _change(plan: Plan, inputs: Inputs, out: Path, how: tuple[int, int, float, bool]) -> Answer:
     """Change a network until it is certified, audit what was written, and say what was lost."""
     from isonomy.auditing.inputs import read_table
     from isonomy.certificates import Transport
@@ -373,7 +374,7 @@ def _change(plan: Plan, inputs: Inputs, out: Path, how: tuple[int, int, float]) 
         result = repair_network(
             network, people, cast(float, plan.epsilon), metric=inputs.metric, delta=plan.delta,
             shift=Transport(plan.gamma or 0.0, plan.order, inputs.ground), tier=plan.tier, judged_on=inputs.people,
-            tuning=FineTuning(how[0], how[1], floor=how[2], random_state=plan.seed), progress=bar,
+            tuning=FineTuning(how[0], how[1], floor=how[2], scale=how[3], random_state=plan.seed), progress=bar,
         )  # fmt: skip
         write_onnx(result.network, out)
         bar.stage("Proving")
