@@ -264,6 +264,20 @@ def test_a_collapsed_model_is_never_the_best() -> None:
         Frontier(table[1:], models[1:]).best(0.1)
 
 
+def test_alternatives_are_no_worse_and_certified_lower() -> None:
+    rows = [
+        ("given", 0.5, 0.7, 0.3, False), ("u-dif", 0.5, 0.7, 0.1, False), ("u-dif", 0.4, 0.7, 0.3, False),
+        ("u-dif", 0.6, 0.7, 0.1, False), ("u-dif", 0.5, 0.6, 0.1, False), ("u-dif", 0.4, 0.8, 0.05, True),
+        ("capped", 0.4, 0.8, 0.02, False),
+    ]  # fmt: skip
+    names = ["method", "aside_log_loss", "aside_balanced_accuracy", "aside_upper", "collapsed"]
+    table = pd.DataFrame(rows, columns=names)
+    assert Frontier(table, ()).alternatives().index.tolist() == [0, 6, 1]
+    assert Frontier(table[:3:2], ()).alternatives().index.tolist() == [0], "a model at the same bound is none"
+    with pytest.raises(ParameterError, match="'given' must be"):
+        Frontier(table[1:], ()).alternatives()
+
+
 def test_of_equally_good_models_the_fairest_is_the_best() -> None:
     sides = {"aside_log_loss": [0.7, 0.7], "aside_upper": [0.3, 0.1], "collapsed": [False] * 2}
     table = pd.DataFrame({"alpha": [0.0, 1.0], **sides})
