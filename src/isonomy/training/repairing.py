@@ -31,6 +31,7 @@ from isonomy.certificates import Certificate, Transport, certify
 from isonomy.certificates.certify import DistributionalTier
 from isonomy.errors import NetworkError
 from isonomy.fairness import SCORES, blind_scores, scores
+from isonomy.fairness.decisions import accuracies
 from isonomy.given import FINITE, instance, number, whole
 from isonomy.networks import Network
 from isonomy.population import Label, Population
@@ -520,8 +521,7 @@ def _changes(before: Network, after: Network, judged: Population) -> tuple[float
     first = decided(old, label, regression=numbers)
     same = first == decided(new, label, regression=numbers)
     change = np.average(np.abs(old - new).max(axis=1), weights=judged.weights)
-    each = [np.average(same[first == c], weights=judged.weights[first == c]) for c in np.unique(first)]
-    return float(np.average(same, weights=judged.weights)), float(np.mean(each)), float(change)
+    return *accuracies(same, first, judged.weights), float(change)
 
 
 def _collapse(before: Network, after: Network, learned: Population) -> str:
