@@ -298,7 +298,9 @@ def frontier(
         part.write_text(page, encoding="utf-8")
     lines += [f"Failed: {why}"] if why else []
     models = [row | _reported(audit) for row, audit in zip(rows, audits, strict=True)]
-    facts = {"folder": str(out), "models": models, "blind": result.blind, "best": best, "reason": why}
+    facts: dict[str, Any] = {
+        "folder": str(out), "models": models, "blind": result.blind, "best": best, "reason": why
+    }  # fmt: skip
     facts |= {} if others is None else {"alternatives": [str(each) for each in table.loc[others.index[1:], "model"]]}
     return Answer(facts, [_table(shown, result.blind), *lines], 3 if why else 0)
 
