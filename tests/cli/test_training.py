@@ -143,7 +143,8 @@ def test_a_frontier_says_of_its_models_what_audits_say(
 ) -> None:
     file = asked('limit = 4\ngamma = 0.02\nsplit = "test"\n')
     plain()
-    _, found = answered("frontier", file, *SMALL[2:-2], "--methods", "u-dif", "--alphas", "0,1", "--out", "models")
+    options = (*SMALL[2:-2], "--methods", "u-dif", "--alphas", "0,1", "--alternatives", "--out", "models")
+    _, found = answered("frontier", file, *options)
     *own, given = found["models"]
     same(given, answered("audit", file)[1])
     for number, model in enumerate(own):
@@ -154,6 +155,10 @@ def test_a_frontier_says_of_its_models_what_audits_say(
     for name in SCORES:
         assert table[name].tolist() == [*(model["scores"][name] for model in found["models"]), found["blind"][name]]
     assert np.isnan(table["upper"].iloc[-1]), "nothing is proved of what was not audited"
+    named = pd.read_csv("models/alternatives.csv", index_col="model")
+    assert named.index.tolist() == [given["model"], *found["alternatives"]]
+    assert (named["aside_upper"] <= named["aside_upper"].iloc[0]).all()
+    assert "ess discriminatory alternative" in Path("models/frontier.html").read_text()
 
 
 def test_scores_and_those_of_a_blind_regression_stand_beside_every_result(

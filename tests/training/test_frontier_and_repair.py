@@ -155,8 +155,17 @@ def test_a_repair_that_keeps_too_few_decisions_is_refused(german: isonomy.Popula
 
 
 def test_scaling_scores_is_no_repair(german: isonomy.Population) -> None:
-    """Scores on half the scale have half the violation, and the same relative one: refused."""
+    """It is made on request alone, changes no ranking, and is refused; by its relative violation, too."""
     plain = FairClassifier("sgd", **QUICK).fit(german)
+    how = {"shift": isonomy.Transport(0.0), "judged_on": german.test[:10], "progress": None}
+    hasty = FineTuning(trials=3, epochs=1, alpha=0.0, scale=True)
+    with pytest.warns(UserWarning, match="its scores are only scaled"):
+        found = repair(plain.network_, german, 1e-3, tuning=hasty, **how)
+    assert found.way == "scaled" and found.certified and not found.reached and "not reached" in str(found)
+    without = repair(plain.network_, german, 1e-3, tuning=FineTuning(trials=3, epochs=1, alpha=0.0), **how)
+    assert without.way == "blind" and not without.certified
+    first, second = (np.argsort(each.network(german.test.x)[:, 1], kind="stable") for each in (without, found))
+    assert (first == second).mean() > 0.99
     judge = _Judge(
         plain.network_, german.test[:10], german.train, 0.5, plain.metric_, 1.0, isonomy.Transport(0.0), "tight",
         FineTuning(),
@@ -164,7 +173,7 @@ def test_scaling_scores_is_no_repair(german: isonomy.Population) -> None:
     layers = affine_layers(plain.network_)
     weights, biases = [weight for weight, _ in layers], [bias for _, bias in layers]
     weights[-1], biases[-1] = weights[-1] * 0.1, biases[-1] * 0.1
-    scaled = judge.repair(Network.from_layers(weights, biases, head="softmax"), "scaled")
+    scaled = judge.repair(Network.from_layers(weights, biases, head="softmax"), "fine-tuned")
     assert scaled.certificate.upper < judge.before.upper and scaled.agreement == 1.0
     assert "did not fall" in scaled.refused and not scaled.reached
     constant = Network.from_layers([np.zeros((2, german.schema.width))], [np.array([1.0, 0.0])], head="softmax")
@@ -253,6 +262,20 @@ def test_a_collapsed_model_is_never_the_best() -> None:
         found.best(0.1)
     with pytest.raises(ParameterError, match=r"^No model is named, all have collapsed"):
         Frontier(table[1:], models[1:]).best(0.1)
+
+
+def test_alternatives_are_no_worse_and_certified_lower() -> None:
+    rows = [
+        ("given", 0.5, 0.7, 0.3, False), ("u-dif", 0.5, 0.7, 0.1, False), ("u-dif", 0.4, 0.7, 0.3, False),
+        ("u-dif", 0.6, 0.7, 0.1, False), ("u-dif", 0.5, 0.6, 0.1, False), ("u-dif", 0.4, 0.8, 0.05, True),
+        ("capped", 0.4, 0.8, 0.02, False),
+    ]  # fmt: skip
+    names = ["method", "aside_log_loss", "aside_balanced_accuracy", "aside_upper", "collapsed"]
+    table = pd.DataFrame(rows, columns=names)
+    assert Frontier(table, ()).alternatives().index.tolist() == [0, 6, 1]
+    assert Frontier(table[:3:2], ()).alternatives().index.tolist() == [0], "a model at the same bound is none"
+    with pytest.raises(ParameterError, match="'given' must be"):
+        Frontier(table[1:], ()).alternatives()
 
 
 def test_of_equally_good_models_the_fairest_is_the_best() -> None:

@@ -132,8 +132,8 @@ def test_the_page_of_a_scorecard_has_its_points() -> None:
 
 def test_bounds_are_rounded_up_where_models_are_compared() -> None:
     """What is proved to be at most 1e-13 is not proved to be 0."""
-    row = pd.Series({"family": "regression", "C": 1.0, "loss": 0.3, "se": 0.1, "local_upper": 1e-13, "upper": 0.12341,
-                     "relative": 1e-9, "open": 0.0})  # fmt: skip
+    row = pd.Series({"family": "regression", "without": "", "C": 1.0, "loss": 0.3, "se": 0.1, "local_upper": 1e-13,
+                     "upper": 0.12341, "relative": 1e-9, "open": 0.0})  # fmt: skip
     words = _words(row)
     assert (words["proved of training people"], words["proved within γ"]) == ("0.0001", "0.1235")
     assert (words["relative violation"], words["decisions that may change"]) == ("0.0001", "0.0000")

@@ -16,6 +16,7 @@ from isonomy.errors import ParameterError
 from isonomy.training import FairClassifier, FairRegressor
 from isonomy.training.additive import GAP, PIECES, Fits, Segments
 from isonomy.training.choice import MARGIN
+from isonomy.training.estimators import _unread_in_common
 
 QUICK = {"judged": 8, "random_state": 0, "progress": None}
 LOCAL = QUICK | {"gamma": 0.0}
@@ -154,6 +155,49 @@ def test_classes_numbers_and_missing_values() -> None:
     schema = isonomy.Schema.infer(frame, label="y", protected=["sex"])
     model = FairClassifier(**LOCAL).fit(isonomy.Population.from_frame(frame, schema))
     assert set(model.scorecard_.table["feature"]) == {"pay"} and "missing" in set(model.scorecard_.table["value"])
+
+
+def test_what_similar_people_may_differ_in_is_left_out_where_nothing_else_is_certified() -> None:
+    x, score, _ = curved(240)
+    frame = pd.DataFrame({"pay": x[:, 0], "town": np.where(score > 1, "n", np.where(x[:, 0] > 0, "e", "s"))})
+    frame = frame.assign(sex=np.where(x[:, 2] > 0, "f", "m"), y=np.where(score > 1, "a", "b"))
+    frame.loc[::7, "pay"] = np.nan
+    schema = isonomy.Schema.infer(frame, label="y", protected=["sex"], proxies=["town"])
+    people = isonomy.Population.from_frame(frame, schema)
+    model = FairClassifier(epsilon=0.2, **QUICK | {"gamma": 0.01}).fit(people)
+    choice, table = model.choice_, model.frontier_
+    assert choice.reached and len(table) == 30 == len(model.candidates_)
+    assert table["without"][choice.chosen] == "town" and "does not read town: no candidate" in choice.sentence
+    assert set(model.scorecard_.table["feature"]) == {"pay"} and "without town" in str(choice)
+    told = table[table["without"] == ""]
+    assert told["upper"].isna().all() and (told["local_upper"] > MARGIN * 0.2).all(), "too much as they are"
+    wide = FairClassifier(epsilon=3.0, **QUICK | {"gamma": 0.01}).fit(people)
+    assert wide.choice_.reached and set(wide.frontier_["without"]) == {""} and "not read" not in wide.choice_.sentence
+
+
+def test_to_ask_of_similar_people_with_unread_features_in_common_is_enough() -> None:
+    """Bounds of the choice are those of the question itself; gaps and their flags are held together only."""
+    people = isonomy.load_population("adult").train.sample(300)
+    model = FairClassifier(epsilon=0.05, **QUICK | {"judged": 4, "gamma": 0.02}).fit(people)
+    held = _unread_in_common(model.network_, model.domain_).immutable
+    assert held[people.schema.slices["relationship"]].all() and not held[people.schema.slices["age"]].any()
+    some = people[:4]
+    quick = model.certify(some, domain=_unread_in_common(model.network_, model.domain_), attack=False)
+    whole = model.certify(some)
+    assert quick.local.mean_upper == pytest.approx(whole.local.mean_upper, abs=1e-9)
+    assert whole.lower <= quick.upper <= 1.05 * whole.upper
+    domain = isonomy.Domain(
+        "realizable",
+        [0, 0, 0],
+        [1, 1, 1],
+        ((1, 2),),
+        *([[0] * 3, [0.0] * 3, [1.0] * 3]),
+        [False] * 3,
+        "abc",
+        ((1, 0, 0.0),),
+    )
+    network = isonomy.Network.from_layers([np.array([[1.0, 0.0, 0.0]])], [np.zeros(1)], head="regression", name="n")
+    assert _unread_in_common(network, domain).immutable.tolist() == [False, False, True]
 
 
 EQUAL = "people are drawn into parts row by row, and rows with weights are not several rows"

@@ -217,6 +217,9 @@ def frontier(
     alphas: Annotated[str, typer.Option(help="Weights of unfairness against error.")] = "0,0.1,0.3,1,3",
     methods: Annotated[str, typer.Option(help="What is fitted: scorecard, u-dif and others.")] = "scorecard,u-dif",
     seeds: Annotated[int, typer.Option(help="How often each is fitted; two or more give standard errors.")] = 1,
+    alternatives: Annotated[
+        bool, typer.Option("--alternatives", help="Name models that are no worse than --model and certified lower.")
+    ] = False,
 ) -> Answer:
     """Fit scorecards and networks at many levels of fairness: what does it cost?
 
@@ -224,7 +227,7 @@ def frontier(
 
     isonomy frontier --data people.csv --schema schema.toml --alphas 0,0.3,1,3 --epsilon 0.02
 
-    isonomy frontier audit.toml --methods scorecard,residual --seeds 3
+    isonomy frontier audit.toml --methods scorecard,residual --seeds 3 --alternatives
 
     The question, its options, file and defaults are those of 'isonomy audit': every model is judged by what an audit of
     it proves, on the rows that are not learned from unless --split says otherwise. Beside the models, in the terminal
@@ -232,7 +235,9 @@ def frontier(
     where one is named. OUT/frontier.html draws log-loss and balanced accuracy against what is proved. With --epsilon a
     model is named by a fifth of the training rows that nothing learns from: of those certified at 0.85 epsilon there
     the one of the lowest log-loss. Models that have collapsed (no better than giving everybody one class) are marked,
-    not drawn and never named. The exit status is 3 when all have, or, with --epsilon, no other model is certified.
+    not drawn and never named. With --alternatives the models that have a lower bound than --model there, at no higher
+    log-loss and no lower balanced accuracy, are named and written to OUT/alternatives.csv, or it is said that there is
+    none. The exit status is 3 when all have, or, with --epsilon, no other model is certified.
     """
     import pandas as pd
 
@@ -244,6 +249,8 @@ def frontier(
     from isonomy.training.frontier import GIVEN
 
     asked = Plan.of(given, file)
+    if alternatives and asked.model is None:
+        raise ParameterError("'model' must be given: 'alternatives' are alternatives to it.")
     existing = None if asked.model is None else cast(Any, read_inputs(_in_memory(asked)).model)
     plan, people = _read(asked)
     weights, names = _numbers("alphas", alphas, float), [each.strip() for each in methods.split(",")]
@@ -284,13 +291,37 @@ def frontier(
     lines = [f"Audited: {audits[0].people.selection.words()}."]
     lines += [f"Written: {out / 'frontier.csv'}, {out / 'frontier.html'} and {len(table)} models."]
     lines += [f"Named at epsilon {plan.epsilon:g}, by people set aside: {best or 'none'}."] if plan.epsilon else []
+    others = result.alternatives() if alternatives else None
+    lines += [] if others is None else _alternatives(others, table, out / "alternatives.csv")
     page = frontier_page(f"Frontier: {people.schema.name}", result.curve, table, [each for each in lines if each])
     with atomic(out / "frontier.html") as part:
         part.write_text(page, encoding="utf-8")
     lines += [f"Failed: {why}"] if why else []
     models = [row | _reported(audit) for row, audit in zip(rows, audits, strict=True)]
-    facts = {"folder": str(out), "models": models, "blind": result.blind, "best": best, "reason": why}
+    facts: dict[str, Any] = {
+        "folder": str(out), "models": models, "blind": result.blind, "best": best, "reason": why
+    }  # fmt: skip
+    facts |= {} if others is None else {"alternatives": [str(each) for each in table.loc[others.index[1:], "model"]]}
     return Answer(facts, [_table(shown, result.blind), *lines], 3 if why else 0)
+
+
+def _alternatives(others: pd.DataFrame, table: pd.DataFrame, out: Path) -> list[str]:
+    """Write the alternatives to a model that was given, which comes first; return them in words."""
+    from isonomy.arithmetic import at_most
+    from isonomy.files import atomic
+    from isonomy.training.frontier import SIDES
+
+    others = others.assign(model=table["model"])[["model", *SIDES]]
+    with atomic(out) as part:
+        others.to_csv(part, index=False)
+    given, *rest = (
+        f"{row['model']} (proved at most {at_most(row[SIDES[0]], 4)}, log-loss {row[SIDES[1]]:.4f}, balanced accuracy "
+        f"{row[SIDES[2]]:.4f})" for row in others.to_dict("records")
+    )  # fmt: skip
+    who = "on people set aside, whom it may know"
+    if not rest:
+        return [f"No less discriminatory alternative to {given}: none is certified lower at no worse scores, {who}."]
+    return [f"Less discriminatory alternatives to {given}, {who}: {'; '.join(rest)}. Written: {out}."]
 
 
 def _best(result: Any, table: pd.DataFrame, epsilon: float | None) -> tuple[str | None, str]:
@@ -312,6 +343,7 @@ def repair(
     trials: Annotated[int, typer.Option(help="Trainings to find the least change, if blindness is not enough.")] = 6,
     epochs: Annotated[int, typer.Option(help="Passes over the table in each training.")] = 6,
     floor: Annotated[float, typer.Option(help="The least share of decisions kept, mean over the decisions.")] = 0.75,
+    scale: Annotated[bool, typer.Option("--scale", help="Scale scores where all else fails; never a success.")] = False,
 ) -> Answer:
     """Change a network as little as possible until it is certified at epsilon, or average a tree ensemble.
 
@@ -353,10 +385,10 @@ def repair(
         remark(f"- {inputs.model.remark}")
     if takes_trees(inputs.model):
         return _average(plan, inputs, Path("repaired.json") if out is None else out)
-    return _change(plan, inputs, Path("repaired.onnx") if out is None else out, (trials, epochs, floor))
+    return _change(plan, inputs, Path("repaired.onnx") if out is None else out, (trials, epochs, floor, scale))
 
 
-def _change(plan: Plan, inputs: Inputs, out: Path, how: tuple[int, int, float]) -> Answer:
+def _change(plan: Plan, inputs: Inputs, out: Path, how: tuple[int, int, float, bool]) -> Answer:
     """Change a network until it is certified, audit what was written, and say what was lost."""
     from isonomy.auditing.inputs import read_table
     from isonomy.certificates import Transport
@@ -373,7 +405,7 @@ def _change(plan: Plan, inputs: Inputs, out: Path, how: tuple[int, int, float]) 
         result = repair_network(
             network, people, cast(float, plan.epsilon), metric=inputs.metric, delta=plan.delta,
             shift=Transport(plan.gamma or 0.0, plan.order, inputs.ground), tier=plan.tier, judged_on=inputs.people,
-            tuning=FineTuning(how[0], how[1], floor=how[2], random_state=plan.seed), progress=bar,
+            tuning=FineTuning(how[0], how[1], floor=how[2], scale=how[3], random_state=plan.seed), progress=bar,
         )  # fmt: skip
         write_onnx(result.network, out)
         bar.stage("Proving")

@@ -2,8 +2,10 @@
 
 Candidates are the regression, the additive model and the one whose largest slopes are penalised, each at every ``C``.
 Their losses are those of people who were left out of the fit, in five parts; their bounds are certificates of the
-model of all training people on some of these. The comparison with the plain regression, chosen by the same rule, is by
-the differences of the losses of each individual.
+model of all training people on some of these. A candidate whose bound is too large of these people as they are is not
+proved of populations around them, and one whose bound by one round is far too large by no more. Where none is
+certified, the same models without the features that similar people may differ in at will are tried. The comparison with
+the plain regression, chosen by the same rule, is by the differences of the losses of each individual.
 
 **Soundness.** The bounds of the table are proved for the training people they were proved on. Nothing follows from
 them for others: that is what a certificate of others is for, and why the choice leaves a margin below epsilon.
@@ -14,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -21,6 +24,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray, at_most
+from isonomy.certificates.options import SEARCH
 from isonomy.fairness.decisions import accuracies, auc
 from isonomy.networks import Network
 from isonomy.population import Domain
@@ -35,8 +39,8 @@ MARGIN = 0.85
 
 FOLDS = 5
 
-FEW, HOPELESS = 10, 2.0
-"""A candidate whose bound of so few people is so many times the limit is certified on no more."""
+ROUGH, HOPELESS = 1, 1.25
+"""The rounds of a first bound, and how many times the limit it is where more rounds are not worth their time."""
 
 SURE = 1.96
 """Standard errors by which the loss of one model must be lower than that of another to say that it is."""
@@ -46,7 +50,7 @@ _NAMES = {"regression": "plain regression", "additive": "additive", "capped": "a
 
 class Proof(NamedTuple):
     """What was proved of a model on some training people: the mean violation of every population within gamma, and of
-    these people; the share of them whose decision may differ from a similar person's; both NaN where nothing was."""
+    these people; the share of them whose decision may differ from a similar person's; NaN where nothing was."""
 
     upper: float
     local: float
@@ -73,23 +77,24 @@ class Candidate:
     model: Additive
     losses: FloatArray
     scored: dict[str, float]  # loss, its standard error ``se``, other scores, and the standard deviation ``spread``
+    without: str = ""  # features left out, those that similar people may differ in at will
 
     def network(self, domain: Domain) -> Network:
         """Return the model as a network."""
-        return self.model.network(domain, f"{_NAMES[self.family]}, C {self.c:g}")
+        return self.model.network(domain, _title(self.family, self.c, self.without))
 
 
 @dataclass(frozen=True, eq=False)
 class Selected:
     """What was chosen, and beside it the plain regression that the same rule chooses.
 
-    ``table`` has a row for each candidate: ``family``, ``C``, the cross-validated ``loss`` (log-loss; of a regression
-    the squared error in units of the variance) and its standard error ``se``, ``auc`` and ``balanced_accuracy`` or
-    ``r2``, the certified ``local_upper`` and ``upper`` of training people, ``relative``, which is ``upper`` over the
-    standard deviation of the scores, and ``open``, the share of decisions that may change. Bounds are NaN where the
-    choice did not need them. ``chosen`` and ``regression`` are rows of it. ``difference`` is the mean difference of
-    both losses, negative where the chosen one is better, and ``error`` its standard error. ``reached`` says whether the
-    bound is at most the margin's share of epsilon.
+    ``table`` has a row for each candidate: ``family``, the features left out (``without``), ``C``, the cross-validated
+    ``loss`` (log-loss; of a regression the squared error in units of the variance) and its standard error ``se``,
+    ``auc`` and ``balanced_accuracy`` or ``r2``, the certified ``local_upper`` and ``upper`` of training people,
+    ``relative``, which is ``upper`` over the standard deviation of the scores, and ``open``, the share of decisions
+    that may change. Bounds are NaN where the choice did not need them. ``chosen`` and ``regression`` are rows of it.
+    ``difference`` is the mean difference of both losses, negative where the chosen one is better, and ``error`` its
+    standard error. ``reached`` says whether the bound is at most the margin's share of epsilon.
     """
 
     table: pd.DataFrame
@@ -117,9 +122,16 @@ class Selected:
         """Return in one sentence whether the chosen model beats the regression."""
         plain = "linear" if "r2" in self.table else "logistic"
         if self.table["family"][self.chosen] == "regression":
-            return f"It does not beat {plain} regression: it is the {plain} regression."
+            return f"It does not beat {plain} regression: it is the {plain} regression.{self._limits()}"
         by = f"the cross-validated loss differs by {self.difference:+.4f} ± {self.error:.4f}"
-        return f"It {'beats' if self.beats else 'does not beat'} {plain} regression: {by}."
+        return f"It {'beats' if self.beats else 'does not beat'} {plain} regression: {by}.{self._limits()}"
+
+    def _limits(self) -> str:
+        """Return what had to be given up for epsilon, or that it was not reached; empty where neither is so."""
+        without, at = self.table["without"][self.chosen], f"at {MARGIN:g} epsilon on training people"
+        if not self.reached:
+            return f" None is certified {at}, down to C {self.table['C'].min():g}: this one has the lowest bound."
+        return f" It does not read {without}: no candidate that does is certified {at}." if without else ""
 
     def rows(self) -> list[tuple[str, dict[str, str]]]:
         """Return the chosen model and the regression, each with its numbers in words."""
@@ -127,18 +139,18 @@ class Selected:
                 (("chosen", self.chosen), ("plain regression", self.regression))]  # fmt: skip
 
     def __str__(self) -> str:
-        frame = pd.DataFrame(dict(self.rows()))
-        lines = [frame.to_string(), self.sentence]
-        if not self.reached:
-            lines.append(f"None is certified at {MARGIN:g} epsilon on training people: this one has the lowest bound.")
-        return "\n".join(lines)
+        return f"{pd.DataFrame(dict(self.rows())).to_string()}\n{self.sentence}"
+
+
+def _title(family: str, c: float, without: str) -> str:
+    return f"{_NAMES[family]}{f' without {without}' if without else ''}, C {c:g}"
 
 
 def _words(row: Any) -> dict[str, str]:
-    number = {name: "–" if not np.isfinite(row[name]) else f"{row[name]:.4f}" for name in row.index[1:]}
+    number = {name: "–" if not np.isfinite(row[name]) else f"{row[name]:.4f}" for name in row.index[2:]}
     for name in ("local_upper", "upper", "relative", "open"):  # bounds, and what is made of them
         number[name] = at_most(float(row[name]), 4) if np.isfinite(row[name]) else "–"
-    words = {"model": f"{_NAMES[row['family']]}, C {row['C']:g}"}
+    words = {"model": _title(row["family"], row["C"], row["without"])}
     words["loss, cross-validated"] = f"{number['loss']} ± {row['se']:.4f}"
     for name, title in (("auc", "AUC"), ("balanced_accuracy", "balanced accuracy"), ("r2", "R²")):
         words |= {title: number[name]} if name in number else {}
@@ -146,8 +158,9 @@ def _words(row: Any) -> dict[str, str]:
     return words | {"relative violation": number["relative"], "decisions that may change": number["open"]}
 
 
-def candidates(data: Data, numeric: NDArray[np.bool_], seed: int, tick: Progress) -> list[Candidate]:
-    """Fit every family at every strength, on all rows and with each part left out."""
+def candidates(data: Data, numeric: NDArray[np.bool_], seed: int, tick: Progress, without: str = "") -> list[Candidate]:
+    """Fit every family at every strength, on all rows and with each part left out; ``without`` names features that
+    ``data`` does not read."""
     folds = _folds(data, np.random.default_rng(seed))
     fitted: list[Candidate] = []
     families: Sequence[Family] = get_args(Family)
@@ -167,7 +180,7 @@ def candidates(data: Data, numeric: NDArray[np.bool_], seed: int, tick: Progress
             model = whole.at(c)
             given = outputs[i] if folds.max() else model.probabilities(design)
             losses = _losses(data, given)
-            fitted.append(Candidate(family, c, model, losses, _scored(data, given, losses)))
+            fitted.append(Candidate(family, c, model, losses, _scored(data, given, losses), without))
             tick(len(fitted), len(STRENGTHS) * len(families))
     return fitted
 
@@ -182,31 +195,52 @@ def choose(
     domain: Domain,
     epsilon: float | None,
     prove: Callable[[Network, int | None], Proof],
-    tick: Progress,
-) -> Selected:
-    """Choose the candidate of the lowest loss among those certified at the margin's share of epsilon; where there is
-    none, the one of the lowest bound. ``prove`` certifies a network on the first few or on all of the people. Without
-    epsilon all candidates are certified, and the lowest loss is chosen."""
-    proofs: dict[int, Proof] = {}
-    limit = math.inf if epsilon is None else MARGIN * epsilon
+    more: Callable[[], list[Candidate]],
+) -> tuple[list[Candidate], Selected]:
+    """Return the candidates, and the choice of the lowest loss among those certified at the margin's share of epsilon.
 
-    def proved(row: int) -> Proof:
-        if row not in proofs:
-            network = fitted[row].network(domain)
-            few = prove(network, FEW) if epsilon is not None else None
-            hopeless = few is not None and few.upper > HOPELESS * limit
-            proofs[row] = few if few is not None and hopeless else prove(network, None)
-            tick(len(proofs), len(fitted))
-        return proofs[row]
+    Where there is none, ``more`` candidates are tried, and at last the one of the lowest bound is taken. ``prove``
+    certifies a network on training people as they are (None), or on populations around them by some rounds, each only
+    where the one before leaves it open. Without epsilon all candidates are certified.
+    """
+    every, proofs, limit = list(fitted), dict[int, Proof](), math.inf if epsilon is None else MARGIN * epsilon
 
-    for rows in (range(len(fitted)), [row for row, each in enumerate(fitted) if each.family == "regression"]):
-        for row in sorted(rows, key=lambda row: fitted[row].scored["loss"]):
-            if proved(row).upper <= limit and epsilon is not None:
-                break
-    nothing = Proof(math.nan, math.nan, math.nan)
-    table = pd.DataFrame([_row(each, proofs.get(row, nothing)) for row, each in enumerate(fitted)])
-    losses = np.stack([each.losses for each in fitted])
-    return _selected(table, sorted(proofs), limit, losses, data.weight)
+    @cache
+    def proved(row: int, rounds: int | None) -> Proof:
+        return prove(every[row].network(domain), rounds)
+
+    def proof(row: int) -> Proof:
+        if epsilon is None:
+            return proved(row, SEARCH.rounds)
+        known = proved(row, None)
+        if math.isnan(known.upper) and known.local <= limit:
+            known = proved(row, ROUGH)
+            if limit < known.upper <= HOPELESS * limit:
+                known = proved(row, SEARCH.rounds)
+        return known
+
+    def certified(rows: Sequence[int]) -> bool:
+        """Prove candidates by their loss, up to the first that is certified."""
+        for row in sorted(rows, key=lambda row: every[row].scored["loss"]):
+            if row not in proofs:
+                proofs[row] = proof(row)
+            if epsilon is not None and proofs[row].upper <= limit:
+                return True
+        return epsilon is None
+
+    def selected() -> Selected:
+        nothing = Proof(math.nan, math.nan, math.nan)
+        table = pd.DataFrame([_row(each, proofs.get(row, nothing)) for row, each in enumerate(every)])
+        return _selected(table, sorted(proofs), limit, np.stack([each.losses for each in every]), data.weight)
+
+    if not certified(range(len(every))):
+        every += more()
+        certified(range(len(fitted), len(every)))
+    certified([row for row, each in enumerate(every) if each.family == "regression"])
+    found = selected()
+    if epsilon is not None:  # what is shown is proved as others do it
+        proofs |= {row: proved(row, SEARCH.rounds) for row in (found.chosen, found.regression)}
+    return every, selected()
 
 
 def lowest_loss(table: pd.DataFrame, epsilon: float | None) -> int:
@@ -223,11 +257,11 @@ def _selected(
     table: pd.DataFrame, rows: Sequence[int], limit: float, losses: FloatArray, weight: FloatArray
 ) -> Selected:
     """Choose among the rows that are certified: the lowest loss below the limit, else the lowest bound."""
-    upper, loss = table["upper"].fillna(math.inf), table["loss"]
+    upper, loss, local = table["upper"].fillna(math.inf), table["loss"], table["local_upper"]
 
     def lowest(rows: Sequence[int]) -> int:
         below = [row for row in rows if upper[row] <= limit]
-        return min(below, key=lambda row: loss[row]) if below else min(rows, key=lambda row: upper[row])
+        return min(below, key=lambda row: loss[row]) if below else min(rows, key=lambda row: (upper[row], local[row]))
 
     chosen = lowest(rows)
     regression = lowest([row for row in rows if table["family"][row] == "regression"])
@@ -236,7 +270,7 @@ def _selected(
 
 
 def _row(each: Candidate, proof: Proof) -> dict[str, Any]:
-    row: dict[str, Any] = {"family": each.family, "C": each.c} | each.scored
+    row: dict[str, Any] = {"family": each.family, "without": each.without, "C": each.c} | each.scored
     spread = row.pop("spread")
     row |= {"local_upper": proof.local, "upper": proof.upper}
     return row | {"relative": proof.upper / spread if spread > 0 else math.nan, "open": proof.open}

@@ -42,11 +42,12 @@ from isonomy.fairness import scores
 from isonomy.fairness.blind import blind_regression
 from isonomy.given import instance, numbers
 from isonomy.networks import Network
+from isonomy.networks.influence import read_coordinates
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.progress import shown
 from isonomy.similarity import Counterparts, Metric, SensitiveSubspace, WeightedLp
 from isonomy.training.additive import Additive, IntArray
-from isonomy.training.choice import Data, Proof, candidates, choose, lowest_loss
+from isonomy.training.choice import Candidate, Data, Proof, candidates, choose, lowest_loss
 from isonomy.training.collapse import CollapsedModelWarning, class_names, collapse
 from isonomy.training.config import ALPHAS, ResolvedConfig, TrainingConfig, delta_of
 from isonomy.training.onnx_file import write_onnx
@@ -131,24 +132,39 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         def scaled(model: Additive) -> Additive:
             return model if data.classes else model.scaled(*scale)
 
-        with shown("Fitting", self.progress) as tick:
-            fitted = candidates(data, numeric, seed, tick)
-            fitted = [replace(each, model=scaled(each.model)) for each in fitted]
-        with shown("Certifying", self.progress) as tick:
-            self.choice_ = choose(fitted, data, self.domain_, self.epsilon, prove, tick)
-        self.frontier_, self.candidates_ = self.choice_.table, fitted
-        chosen = fitted[self.choice_.chosen]
+        columns = getattr(self, "feature_names_in_", [f"x{j}" for j in range(data.x.shape[1])])
+        columns = list(map(str, columns if people is None else people.schema.coordinate_names))
+
+        def fitted(free: bool) -> list[Candidate]:
+            """Fit the models that read what similar people may differ in at will, or not."""
+            left_out = data.reads[self.metric_.free[data.reads]]
+            reads = data.reads if free else np.setdiff1d(data.reads, left_out)
+            if not free and not 0 < len(reads) < len(data.reads):
+                return []
+            slices = {columns[j]: slice(j, j + 1) for j in left_out} if people is None else people.schema.slices
+            names = [name for name, place in slices.items() if not free and np.isin(np.r_[place], left_out).any()]
+            with shown("Fitting", self.progress) as tick:
+                found = candidates(data._replace(reads=reads), numeric, seed, tick, ", ".join(names))
+            return [replace(each, model=scaled(each.model)) for each in found]
+
+        self.candidates_, self.choice_ = choose(
+            fitted(True), data, self.domain_, self.epsilon, prove, lambda: fitted(False)
+        )
+        self.frontier_, chosen = self.choice_.table, self.candidates_[self.choice_.chosen]
         self.network_ = chosen.network(self.domain_)
         label = None if people is None else people.schema.label
-        columns = getattr(self, "feature_names_in_", [f"x{j}" for j in range(data.x.shape[1])])
-        columns = columns if people is None else people.schema.coordinate_names
         outcomes = [label.column if label else "the outcome"] if not data.classes else names
         self.scorecard_ = Scorecard.of(
-            chosen.model, list(map(str, columns)), None if people is None else people.schema, list(map(str, outcomes))
+            chosen.model, columns, None if people is None else people.schema, list(map(str, outcomes))
         )
 
     def _prover(self, data: Data, people: Population | None, seed: int) -> Callable[[Network, int | None], Proof]:
-        """Return what certifies a network on the first few or all of ``judged`` training people that count."""
+        """Return what certifies a network on ``judged`` training people that count, or by rounds on populations around
+        them.
+
+        **Soundness.** Counterparts differ coordinate by coordinate, so beside every one stands one, with the same
+        output, who has what the network does not read in common with the individual: to ask of these alone is enough.
+        """
         endless = not data.classes and self.domain_.kind == "unbounded"  # outputs of populations have no bound
         if endless and self.gamma > 0 and self.epsilon is not None:
             raise ParameterError(
@@ -158,15 +174,20 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
         rows = np.sort(np.random.default_rng(seed).permutation(np.flatnonzero(data.weight > 0))[: self.judged])
         some: Any = data.x[rows] if people is None else people[rows]
 
-        def prove(network: Network, few: int | None) -> Proof:
+        def prove(network: Network, rounds: int | None) -> Proof:
             self.network_ = network
+            domain = (
+                _unread_in_common(network, self.domain_) if isinstance(self.metric_, Counterparts) else self.domain_
+            )
             if endless:
-                mean = self.certify_local(some[:few], attack=False, progress=None).mean_upper
+                mean = self.certify_local(some, domain=domain, attack=False, progress=None).mean_upper
                 return Proof(np.nan if self.gamma > 0 else mean, mean, np.nan)
-            proved = self.certify(some[:few], attack=False, progress=None)
+            gamma, search = (0.0, SEARCH) if rounds is None else (self.gamma, replace(SEARCH, rounds=rounds))
+            proved = self.certify(some, gamma, domain=domain, attack=False, progress=None, search=search)
             decided = (proved.local.decision != "none").any()
             open_ = np.average(proved.local.decision != "certified", weights=proved.weights)
-            return Proof(proved.upper, proved.local.mean_upper, float(open_) if decided else np.nan)
+            upper = proved.upper if gamma == self.gamma else np.nan
+            return Proof(upper, proved.local.mean_upper, float(open_) if decided else np.nan)
 
         return prove
 
@@ -200,7 +221,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             label = None if people is None else people.schema.label
             tried = [trained(alpha, False) for alpha in ALPHAS]
             lost = [bool(collapse(each.network, data.x, wanted, data.weight, label=label)) for each in tried]
-            rows = [each.row(prove(each.network, None), gone) for each, gone in zip(tried, lost, strict=True)]
+            rows = [each.row(prove(each.network, SEARCH.rounds), gone) for each, gone in zip(tried, lost, strict=True)]
             self.frontier_ = pd.DataFrame(rows)
             chosen = tried[lowest_loss(self.frontier_, self.epsilon)]
         self.network_, self.alpha_, self.history_, self.kept_, self.learning_rate_ = chosen
@@ -461,6 +482,17 @@ def _individuals(
     estimator.n_features_in_ = people.x.shape[1]
     estimator.__dict__.pop("feature_names_in_", None)
     return people.x, people.y, weight, people
+
+
+def _unread_in_common(network: Network, domain: Domain) -> Domain:
+    """Return the domain in which similar people have in common what a network does not read: blocks of categories, and
+    numbers with the flags of their gaps, only as a whole."""
+    unread = ~read_coordinates(network.graph)
+    groups = [*(np.arange(*block) for block in domain.blocks), *(np.array(fill[:2]) for fill in domain.fills)]
+    for _ in groups:
+        for group in groups:
+            unread[group] &= unread[group].all()
+    return replace(domain, immutable=domain.immutable | unread)
 
 
 def _not_finite(x: Any) -> str:

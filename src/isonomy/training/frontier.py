@@ -3,6 +3,7 @@
 models = isonomy.frontier(people, alphas=(0.0, 0.3, 1.0, 3.0), methods=("scorecard", "u-dif"), seeds=3)
 models.table                   # scores and certified mean violation of each model, and who is dominated
 models.curve                   # means over the seeds, with standard errors
+models.alternatives()          # to a model that was ``given``, by people set aside
 models.best(epsilon=0.02)      # chosen on people set aside, certified there at 0.85 epsilon
 models.plot()                  # log-loss and balanced accuracy against what is proved
 """
@@ -39,6 +40,9 @@ GIVEN = "given"
 ASIDE = 0.2
 """The share of the training rows that is set aside to choose by."""
 
+SIDES = ("aside_upper", "aside_log_loss", "aside_balanced_accuracy")
+"""What is known of each model on people set aside."""
+
 _CERTIFIED = 100
 """People set aside who are certified, at most."""
 
@@ -47,7 +51,8 @@ _CERTIFIED = 100
 class Frontier:
     """Models, a row of ``table`` for each: its ``method`` (``"regression"``, ``"additive"`` and ``"capped"`` are
     scorecards), ``alpha`` or ``C``, ``seed``, :func:`isonomy.fairness.scores`, ``local_upper``, ``upper``,
-    ``collapsed``, ``pareto``, all of people judged; and ``aside_log_loss``, ``aside_upper`` of people set aside.
+    ``collapsed``, ``pareto``, all of people judged; and ``aside_log_loss``, ``aside_balanced_accuracy`` and
+    ``aside_upper`` of people set aside.
 
     ``blind`` has the same scores of a logistic regression that reads nothing protected. ``classes`` is how many classes
     the model gives at all. ``collapsed`` models are no better than a constant on the training rows, with those set
@@ -102,6 +107,19 @@ class Frontier:
             + (f"; {lost} that would be {'is' if lost == 1 else 'are'} no better than a constant: " if lost else ": ")
             + f"train with {'smaller' if lost else 'larger'} 'alphas'."
         )
+
+    def alternatives(self) -> pd.DataFrame:
+        """Return the rows of models that could take the place of the one that was given, which comes first, then by
+        bound: on people set aside they are certified lower, with a log-loss no higher and a balanced accuracy no lower.
+        The given model may have learned from these people, which speaks for it."""
+        given = self.table[self.table["method"] == GIVEN]
+        if given.empty:
+            raise ParameterError(template("given", "a network to compare with", None))
+        own, others = given.iloc[0], self.table[(self.table["method"] != GIVEN) & ~self.table["collapsed"]]
+        lower, loss, right = (others[name] for name in SIDES)
+        better = (lower < own[SIDES[0]]) & (loss <= own[SIDES[1]]) & (right >= own[SIDES[2]])
+        found: pd.DataFrame = pd.concat([given, others[better].sort_values(SIDES[0], kind="stable")])
+        return found
 
     def plot(self) -> Any:
         """Draw log-loss and balanced accuracy against what is proved, locally and within gamma, a line for each method
@@ -250,7 +268,8 @@ def _judged(
     aside_upper = model.certify(few, attack=False).upper if measure is None else measure(model, few)
     label = train.schema.label
     lost = train.y is not None and collapse(model.network_, train.x, train.y, train.weights, label=label)
-    chosen_by = {"aside_log_loss": scores(model.network_, aside)["log_loss"], "aside_upper": aside_upper}
+    scored = scores(model.network_, aside)
+    chosen_by = dict(zip(SIDES, (aside_upper, scored["log_loss"], scored["balanced_accuracy"]), strict=True))
     verdict = {"local_upper": local, "upper": upper, "collapsed": bool(lost)}
     return scores(model.network_, held_out) | verdict | chosen_by
 

@@ -4,7 +4,8 @@ First the network is made blind by one reference person: protected columns have 
 what they change alone is exactly 0. Only if that is not enough it is fine-tuned: the loss is the divergence from the
 original predictions plus ``alpha`` times the bound of the violation, each trial from the blind network, and the least
 alpha whose network is certified is taken, by halving on its logarithm. The cut-off of two classes is moved so that as
-many people as before receive each.
+many people as before receive each. Scores are scaled on request only: that shrinks all differences alike, changes no
+ranking, and is no success.
 
 **Soundness.** The trainer's bound only steers. What is promised, ``certificate.upper <= epsilon``, is what
 :func:`isonomy.certify` proved of the network that is returned, its cut-off moved.
@@ -30,6 +31,7 @@ from isonomy.certificates import Certificate, Transport, certify
 from isonomy.certificates.certify import DistributionalTier
 from isonomy.errors import NetworkError
 from isonomy.fairness import SCORES, blind_scores, scores
+from isonomy.fairness.decisions import accuracies
 from isonomy.given import FINITE, instance, number, whole
 from isonomy.networks import Network
 from isonomy.population import Label, Population
@@ -59,13 +61,14 @@ class Repair:
     """The repaired network, its certificate on the rows it was judged on, and what changed.
 
     ``way`` says how: ``"as it is"``, ``"blind"`` (protected columns are those of one reference person, ``reference``),
-    or ``"fine-tuned"`` with the weight ``alpha`` on the bound; ``shift`` is what was added to the raw output of the
-    second class so that as many people as before receive it. ``agreement`` is the share of these rows that keep their
-    decision, ``balanced_agreement`` the mean of that share over the original's decisions, ``change`` the mean largest
-    change of what they receive. ``before`` and ``after`` are the :func:`isonomy.fairness.scores` of the original, with
-    the certificate ``original``, and of this network where these rows have labels, and ``blind`` those of a regression,
-    fitted on the training rows, that reads nothing protected. ``relative`` are the relative violations before and
-    after: the bound over the standard deviation of the scores, which scaling does not change.
+    ``"fine-tuned"`` with the weight ``alpha`` on the bound, or ``"scaled"``, which is always refused; ``shift`` is what
+    was added to the raw output of the second class so that as many people as before receive it. ``agreement`` is the
+    share of these rows that keep their decision, ``balanced_agreement`` the mean of that share over the original's
+    decisions, ``change`` the mean largest change of what they receive. ``before`` and ``after`` are the
+    :func:`isonomy.fairness.scores` of the original, with the certificate ``original``, and of this network where these
+    rows have labels, and ``blind`` those of a regression, fitted on the training rows, that reads nothing protected.
+    ``relative`` are the relative violations before and after: the bound over the standard deviation of the scores,
+    which scaling does not change.
 
     ``reached`` says whether the certificate is at most epsilon, the network still decides, and nothing is ``refused``:
     that fewer classes are given than before, that the balanced agreement is below the floor, or that the relative
@@ -150,11 +153,12 @@ class Repair:
 class FineTuning:
     """How a repair trains where blindness is not enough: ``trials`` trainings of ``epochs``, each from the blind
     network, by halving on the logarithm of the weight on the bound, at most ``alpha``; with ``learning_rate``,
-    ``batch_size``, ``random_state``. ``floor`` is the least balanced agreement with the original.
+    ``batch_size``, ``random_state``. ``floor`` is the least balanced agreement with the original. With ``scale`` scores
+    are scaled where nothing else is certified, as little as ``trials`` halvings find; a repair by it is never reached.
 
     Change ``floor`` where more or fewer decisions may differ, ``trials`` where a smaller change is worth the time,
     ``alpha`` and ``epochs`` where no trial is certified, ``learning_rate`` where outputs differ more than they have to,
-    ``batch_size`` for speed.
+    ``batch_size`` for speed, ``scale`` to see what scaling alone would show.
     """
 
     trials: int = 6
@@ -164,6 +168,7 @@ class FineTuning:
     batch_size: int = 256
     random_state: int = 0
     floor: float = 0.75
+    scale: bool = False
 
     def __post_init__(self) -> None:
         for name in ("alpha", "learning_rate"):
@@ -172,10 +177,14 @@ class FineTuning:
             whole(name, getattr(self, name), 1)
         whole("random_state", self.random_state)
         number("floor", self.floor, "a share from 0 to 1", high=1.0)
+        instance("scale", self.scale, bool, "True or False")
 
 
 _RANGE = 1000.0
-"""How many times smaller than the largest weight on the bound the smallest one is."""
+"""How many times smaller than the largest weight on the bound, or scale of scores, the smallest one is."""
+
+SCALED = "its scores are only scaled, which shrinks all differences alike and changes no ranking"
+"""Why scaling is refused."""
 
 
 def repair(
@@ -253,7 +262,20 @@ def _repaired(judge: _Judge, tuned: _Tuned, tick: Progress) -> Repair:
             reached = now
         low, high = (low, middle) if now.certified or now.collapsed else (middle, high)
         tick(trial + 1, tuned.how.trials)
+    if reached is None and tuned.how.scale:
+        best = _scaled(best, judge, tuned)
     return replace(best if reached is None else reached, reference=tuned.reference)
+
+
+def _scaled(best: Repair, judge: _Judge, tuned: _Tuned) -> Repair:
+    """Return the least scaling of scores that is certified, by halving on its logarithm; else the best so far."""
+    low, high = -math.log(_RANGE), 0.0
+    for _ in range(tuned.how.trials):
+        middle = (low + high) / 2
+        now = judge.repair(tuned.scaled(math.exp(middle)), "scaled", shift=tuned.moved)
+        best = now if now.certified else best
+        low, high = (middle, high) if now.certified else (low, middle)
+    return best
 
 
 def _repairable(model: Network, people: Population) -> Network:
@@ -355,6 +377,16 @@ class _Tuned:
         Trainer(self.perceptron, config, self.penalty, generator, objective=self._drift).fit(self.table)
         return self._present()
 
+    def scaled(self, factor: float) -> Network:
+        """Return the blind network with raw outputs ``factor`` times as far from 0, of a regression from the mean."""
+        self.perceptron.load_state(self.blind)
+        with torch.no_grad():
+            centre = 0.0 if self.penalty.head.classes else self.perceptron(self.table.x).mean(0)
+            weight, bias = self.perceptron.layers[-1]
+            weight.mul_(factor)
+            bias.copy_(centre + factor * (bias - centre))
+        return self._present()
+
     def masks(self) -> tuple[Tensor, ...]:
         """Return what is trained: all but the weights of protected columns."""
         masks = [torch.ones_like(parameter) for parameter in self.perceptron.parameters]
@@ -432,7 +464,7 @@ class _Judge:
         relative = (
             self.before.upper / _spread(self.original, self.judged), certificate.upper / _spread(candidate, self.judged)
         )  # fmt: skip
-        refused = "" if untouched else self.refusal(candidate, relative)
+        refused = "" if untouched else SCALED if way == "scaled" else self.refusal(candidate, relative)
         return Repair(
             candidate, certificate, self.epsilon, agreement, change, alpha, lost, original=self.before, way=way,
             shift=shift, balanced_agreement=balanced, relative=relative, refused=refused,
@@ -489,8 +521,7 @@ def _changes(before: Network, after: Network, judged: Population) -> tuple[float
     first = decided(old, label, regression=numbers)
     same = first == decided(new, label, regression=numbers)
     change = np.average(np.abs(old - new).max(axis=1), weights=judged.weights)
-    each = [np.average(same[first == c], weights=judged.weights[first == c]) for c in np.unique(first)]
-    return float(np.average(same, weights=judged.weights)), float(np.mean(each)), float(change)
+    return *accuracies(same, first, judged.weights), float(change)
 
 
 def _collapse(before: Network, after: Network, learned: Population) -> str:
