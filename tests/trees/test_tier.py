@@ -78,6 +78,7 @@ def cut(head: str, given: np.ndarray, threshold: float | None) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", METRICS)
 @example(242, "sigmoid")  # whose counterpart has an ordinal that the precision of numbers must not move
+@example(15659526, "regression")  # whose witness the precision of numbers leads out of the ball
 @given(st.integers(0, 2**32 - 1), st.sampled_from(sorted(HEADS)))
 @settings(deadline=None, max_examples=40)
 def test_certificates_are_the_truth_over_everybody(kind: str, seed: int, head: str) -> None:

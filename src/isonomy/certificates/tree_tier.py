@@ -159,20 +159,20 @@ class TreeTier(Tier):
 
     def _attained(self, bounds: TreeBounds, x: FloatArray) -> Finds:
         """Return, of the people who attain extremes, the one treated most differently and one decided otherwise."""
-        similarity, exact = self.kernel.similarity, replace(self.head, run_unit=False)
+        exact, own = replace(self.head, run_unit=False), np.arange(len(x))
         with refused():
-            people = bounds.people(x, bounds.extremes(x), self._precision(x)).reshape(len(x), -1, x.shape[1])
-        at, own = bounds.enclose(x), np.arange(len(x))
-        lower, other = np.zeros(len(x)), np.array(x)
+            extremes = bounds.extremes(x)
+            people = bounds.people(x, extremes, self._precision(x)).reshape(len(x), -1, x.shape[1])
+            similar = self._similar(x, people)
+            if not similar.all():  # the precision of numbers may lead out of a ball
+                people[~similar] = bounds.people(x, extremes).reshape(people.shape)[~similar]
+                similar = self._similar(x, people)
+        at, lower, other = bounds.enclose(x), np.zeros(len(x)), np.array(x)
         flips, turned = np.zeros(len(x), dtype=bool), np.array(x)
         mine = exact.decision(at) if exact.decides else np.full(len(x), -1)
-        for y in np.moveaxis(people, 1, 0):
-            rows = own[np.isfinite(y).all(1)]
-            y = np.ascontiguousarray(y[rows])
-            near = similarity.domain.allows(x[rows], y) & (
-                similarity.form.distance_upper(x[rows], y) <= similarity.delta
-            )
-            rows, y = rows[near], y[near]
+        for place in range(people.shape[1]):
+            rows = own[similar[:, place]]
+            y = np.ascontiguousarray(people[rows, place])
             there = bounds.enclose(y)
             change = exact.attained(type(at)(at.low[rows], at.high[rows]), there)
             better = change > lower[rows]
@@ -181,6 +181,13 @@ class TreeTier(Tier):
             turns = (mine[rows] >= 0) & (theirs >= 0) & (mine[rows] != theirs) & ~flips[rows]
             flips[rows[turns]], turned[rows[turns]] = True, y[turns]
         return Finds(lower, other, flips, turned)
+
+    def _similar(self, x: FloatArray, y: FloatArray) -> NDArray[np.bool_]:
+        """Return which people ``y`` (n, k, m) are possible and similar to those (n, m) of ``x``."""
+        similarity, whole = self.kernel.similarity, np.repeat(x, y.shape[1], axis=0)
+        flat = y.reshape(whole.shape)
+        near = similarity.domain.allows(whole, flat) & (similarity.form.distance_upper(whole, flat) <= similarity.delta)
+        return np.asarray(near.reshape(y.shape[:2]))
 
     def _precision(self, x: FloatArray) -> FloatArray:
         """Return the steps (m,) in raw units that the numbers of individuals keep to; 0 where any value may be one, and
