@@ -4,7 +4,8 @@ Problem, for individuals ``x`` and radii ``r``: bound ``I(z, δ)`` over every po
 ``c(x, z) ≤ r``. Around each ``x``, and for each choice of categories that the largest radius pays for, one grid of sums
 holds every ``z`` and everybody similar to one: along each axis lie the places of ``z``, and the window of cells in
 which a ``y`` similar to such a ``z`` lies. Windows of maxima give the worst ``y`` for every place at once, and the
-least cost of a place says from which radius on it counts: all radii come from one pass.
+least cost of a place says from which radius on it counts: all radii come from one pass. Trees are followed once for
+all choices of categories of an individual, and choices that cannot add to what is known have no grid.
 
 **Soundness.** Windows and costs are rounded to inclusion. Where the metric looks at coordinates one by one, windows of
 whole numbers are exact, place by place; else the window of a place is that of its whole interval, and the box around
@@ -13,7 +14,7 @@ the metric's ball. A grid that is too large, or categories that were not listed,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -28,8 +29,9 @@ from isonomy_verify.regions import Index
 from isonomy_verify.sets import ConvexSets, Regions
 from isonomy_verify.similar import LATTICE_MARGIN, DeltaError, Similarity, is_norm
 from isonomy_verify.tiers import Enclosure
-from isonomy_verify.tree_boxes import FAR, Balls, Grid, Pieces, allowed_groups, compress, project, sharing, sums
+from isonomy_verify.tree_boxes import FAR, Balls, Grid, Pieces, allowed_groups, compress, project, sums
 from isonomy_verify.tree_cells import Axis, Boxes, Cells
+from isonomy_verify.tree_witness import people_in
 
 REACH_CELLS = 2**20
 """Cells of the grid around one individual, and places in it."""
@@ -38,8 +40,11 @@ VALUES = 128
 """Whole numbers along an axis up to which each is a place of its own."""
 
 
-LEAVES = 512
-"""Leaves of a tree in a box up to which pairs of them are looked at."""
+LEAVES, PAIRS = 512, 2**20
+"""Leaves of a tree in a box up to which pairs of them are looked at, and such pairs held at a time."""
+
+HELD = 2**18
+"""Nodes of trees, once for each individual, that are followed at a time."""
 
 
 class Places(NamedTuple):
@@ -51,6 +56,68 @@ class Places(NamedTuple):
     group: Index
     first: Index
     last: Index
+
+    def merged(self) -> Places:
+        """Return neighbours that have the same cells as one."""
+        same = [side[1:] != side[:-1] for side in (self.group, self.first, self.last)]
+        new = np.flatnonzero(np.append(True, same[0] | same[1] | same[2]))
+        end = np.append(new[1:], len(self.group)) - 1
+        return Places(self.least[new], self.most[end], self.group[new], self.first[new], self.last[new])
+
+
+class Held:
+    """What trees have around one individual, for all changes of some features: leaves, and which pairs of them meet."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self.pieces, self._pairs = pieces, dict[bytes, "tuple[Index, Index] | None"]()
+        self._along = dict[tuple[int, int, int], Mask]()
+
+    def meets(self, box: Boxes) -> Mask:
+        """Return which leaves meet a box."""
+        p, keep = self.pieces, np.ones(len(self.pieces.tree), dtype=bool)
+        for d, k in enumerate(p.moving.tolist()):
+            key = d, int(box.low[0, k]), int(box.high[0, k])
+            if key not in self._along:
+                self._along[key] = (p.low[:, d] <= key[2]) & (p.high[:, d] >= key[1])
+            keep &= self._along[key]
+        return keep
+
+    def clipped(self, box: Boxes) -> Pieces:
+        """Return the trees restricted to a box."""
+        p, some = self.pieces, np.flatnonzero(self.meets(box))
+        wide = np.flatnonzero(box.low[0, p.moving] < box.high[0, p.moving])
+        moving, tree, gain = p.moving[wide], p.tree[some], p.gain[some]
+        low = np.maximum(p.low[some][:, wide], box.low[0, moving])
+        high = np.minimum(p.high[some][:, wide], box.high[0, moving])
+        begin, count = _runs(tree)
+        alone, rest = begin[count == 1], np.repeat(count > 1, count)
+        constant = p.constant + gain[alone].sum(0)
+        return Pieces(constant, moving, np.zeros(int(rest.sum()), int), tree[rest], low[rest], high[rest], gain[rest])
+
+    def pairs(self, agree: Mask) -> tuple[Index, Index] | None:
+        """Return the pairs of leaves that meet along the axes on which two individuals agree; None: too many."""
+        key = agree.tobytes()
+        if key not in self._pairs:
+            count = _runs(self.pieces.tree)[1]
+            few = int((count * count).sum()) <= 8 * PAIRS
+            found = list(meeting(self.pieces, agree)) if few else []
+            none = np.zeros(0, dtype=np.int64)
+            i, j = (np.concatenate([none, *(pair[side] for pair in found)]) for side in (0, 1))
+            self._pairs[key] = (i, j) if few else None
+        return self._pairs[key]
+
+
+class Around(NamedTuple):
+    """A choice of categories around an individual: whose, the centre (1, m), the leaves around, ``y − z`` of similar
+    people (None: unknown), whether its categories are listed, and for each radius the set of ``z``, whether there is
+    any, and the boxes of these and of everybody similar."""
+
+    owner: int
+    centre: Array
+    held: Held
+    between: tuple[Array, Array] | None
+    listed: bool
+    parts: list[tuple[ConvexSets, bool, Boxes, Boxes]]
 
 
 class TreeReach:
@@ -81,25 +148,50 @@ class TreeReach:
     def bound(self, x: Array, radii: Sequence[float], tight: bool = True, size: int = 1024) -> Array:
         """Return upper bounds (n, radii) of the violation of any individual within each of the ascending ``radii`` of
         the rows of ``x``; without ``tight`` tree by tree only. ``size`` regions are held at a time."""
+        return self._over(x, radii, tight, size)[0]
+
+    def people(self, x: Array, radii: Sequence[float], step: Array | None = None) -> tuple[Array, Mask]:
+        """Return people (n, radii, m) within each of the ascending ``radii`` of the rows of ``x`` who are treated most
+        differently from similar ones, as far as grids say, and for which radii (n, radii) these say all.
+
+        ``step`` as of :func:`people_in`. Nothing here is a bound.
+        """
+        z = np.repeat(np.asarray(x)[:, None], len(radii), axis=1)
+        _, whole = self._over(x, radii, True, 1024, (z, step))
+        return z, whole
+
+    def _over(
+        self,
+        x: Array,
+        radii: Sequence[float],
+        tight: bool,
+        size: int,
+        wanted: tuple[Array, Array | None] | None = None,
+    ) -> tuple[Array, Mask]:
+        """Return the bounds (n, radii) and where all of them come from grids; people are put where they are wanted."""
         x = np.ascontiguousarray(x, dtype=np.float64)
-        worst, seen = np.zeros((len(x), len(radii))), np.zeros(len(x), dtype=bool)
+        shape = len(x), len(radii)
+        worst, seen, whole = np.zeros(shape), np.zeros(len(x), dtype=bool), np.ones(shape, dtype=bool)
+        most = np.full(shape, -1.0)
         balls = [self.ball.resized(radius) for radius in radii]
         try:
             balls[-1].regions(x[:1])
         except DeltaError:
-            return np.full(worst.shape, np.inf)
+            return np.full(shape, np.inf), ~whole
         for regions in balls[-1].each(x):
             for near in regions.pieces(size):
                 parts = [ball.parts(x, near) for ball in balls[:-1]]
                 parts.append((near.sets, np.ones(len(near), dtype=bool)))
-                for row in range(len(near)):
-                    value = self._region(
-                        near[np.array([row])], [(s[np.array([row])], bool(a[row])) for s, a in parts], tight
-                    )
-                    worst[near.owner[row]] = np.maximum(worst[near.owner[row]], value)
-                seen[near.owner] = True
+                for around in self._around(x, near, parts):
+                    owner = around.owner
+                    value, grids, best = self._region(around, tight, worst[owner] if seen[owner] else None, wanted)
+                    worst[owner], seen[owner] = np.maximum(worst[owner], value), True
+                    whole[owner] &= grids
+                    for k, (attained, z) in enumerate(best):
+                        if wanted is not None and attained > most[owner, k]:
+                            most[owner, k], wanted[0][owner, k] = attained, z
         worst[~seen] = np.inf
-        return np.minimum(worst, self.head.largest)
+        return np.minimum(worst, self.head.largest), whole & seen[:, None]
 
     def stands(self, x: Array, radius: float, margin: float = 0.0, size: int = 1024) -> Mask:
         """Return whether (n,) each person within the radius of the rows of ``x`` has the decision of all similar ones,
@@ -128,64 +220,107 @@ class TreeReach:
         if domain.kind == "realizable" and not len(self.similarity.form.root):
             centre = (domain.low / 2 + domain.high / 2)[None]
             between = self.similarity.ranges(centre, (down(domain.low - centre), up(domain.high - centre)))
-        return min(self._apart(whole, whole, between), self.head.largest), np.inf
+        held = Held(project(self.cells, whole))
+        return min(self._apart(held, whole, whole, between), self.head.largest), np.inf
 
     # -- one choice of categories -------------------------------------------------------------------------
 
-    def _region(self, near: Regions, parts: list[tuple[ConvexSets, bool]], tight: bool) -> Array:
-        """Return the bounds (radii,) over one region of ``z`` and what each radius leaves of it."""
+    def _around(self, x: Array, near: Regions, parts: list[tuple[ConvexSets, Mask]]) -> Iterator[Around]:
+        """Yield each of some regions of ``z`` around the rows of ``x``, with what trees have for all regions in which
+        the same features change."""
         centre, sets = near.centre, near.sets
         low, high = (np.broadcast_to(side, centre.shape) for side in (sets.low, sets.high))
-        fixed = ~self.domain.numeric
-        between = self._between(centre, low, high)
-        if between is None:
-            return np.full(len(parts), np.inf)
-        values = np.full(len(parts), np.inf)
-        listed = not ((low < 0) | (high > 0))[:, fixed].any()
-        for last in range(len(parts), 0, -1):  # the largest radius whose grid is small enough
-            sets, alive = parts[last - 1]
+        listed = ~((low < 0) | (high > 0))[:, ~self.domain.numeric].any(1)
+        ends, known = self._between(centre, low, high)
+        boxes = []
+        for each, some in parts:
+            moves = [np.broadcast_to(side, centre.shape) for side in (each.low, each.high)]
+            mine, alive = self.cells.boxes(near.owner, centre, *moves)
+            hull, _ = self.cells.boxes(near.owner, centre, down(moves[0] + ends[0]), up(moves[1] + ends[1]))
+            hull = hull._replace(low=np.minimum(hull.low, mine.low), high=np.maximum(hull.high, mine.high))
+            boxes.append((mine, hull, alive & some))
+        moved = near.centre != x[near.owner]
+        which = [near.owner, *(moved[:, a:b].any(1) for a, b in self.domain.blocks)]
+        groups, group = np.unique(np.stack(which, axis=1).astype(np.int64), axis=0, return_inverse=True)
+        order = np.argsort(group.ravel(), kind="stable")
+        begin = np.append(0, np.cumsum(np.bincount(group.ravel(), minlength=len(groups))))
+        first = np.minimum.reduce([hull.low for _, hull, _ in boxes])[order]
+        last = np.maximum.reduce([hull.high for _, hull, _ in boxes])[order]
+        step = max(1, HELD // len(self.cells.leaf))
+        for start in range(0, len(groups), step):
+            some = np.arange(start, min(start + step, len(groups)))
+            inside = slice(begin[start], begin[some[-1] + 1])
+            at, none = begin[some] - begin[start], np.zeros((len(some), first.shape[1]))
+            box = [best.reduceat(side[inside], at, axis=0) for best, side in ((np.minimum, first), (np.maximum, last))]
+            pieces = project(self.cells, Boxes(some, box[0], box[1], {}, none, none))
+            stops = np.searchsorted(pieces.row, np.arange(len(some) + 1))
+            for i, k in enumerate(some.tolist()):
+                held = Held(pieces.of(i, stops))
+                for row in order[begin[k] : begin[k + 1]].tolist():
+                    one = np.array([row])
+                    between = (ends[0][one], ends[1][one]) if known[row] else None
+                    own = [
+                        (each[one], bool(alive[row]), mine.of(one), hull.of(one))
+                        for (each, _), (mine, hull, alive) in zip(parts, boxes, strict=True)
+                    ]
+                    yield Around(int(groups[k, 0]), centre[one], held, between, bool(listed[row]), own)
+
+    def _region(
+        self, around: Around, tight: bool, known: Array | None, wanted: tuple[Array, Array | None] | None
+    ) -> tuple[Array, Mask, list[tuple[float, Array]]]:
+        """Return the bounds (radii,) over one region of ``z`` and what each radius leaves of it, which come from grids
+        or cannot add to those that are ``known``, and who attains them where that is wanted."""
+        count = len(around.parts)
+        values, grids = np.full(count, np.inf), np.zeros(count, dtype=bool)
+        if around.between is None:
+            return values, grids, []
+        for last in range(count, 0, -1):  # the largest radius whose grid is small enough
+            _, alive, mine, hull = around.parts[last - 1]
             if not alive:
-                values[:last] = 0.0
+                values[:last], grids[:last] = 0.0, True
                 break
-            ends = tuple(np.broadcast_to(side, centre.shape) for side in (sets.low, sets.high))
-            grid = self._grid(near, (ends[0], ends[1]), between, parts[:last]) if tight and listed else None
+            if known is not None:
+                values[last - 1] = self._apart(around.held, mine, hull, around.between)
+                if values[last - 1] <= known[last - 1]:
+                    grids[last - 1] = True
+                    continue
+            grid = self._grid(around, last, wanted) if tight and around.listed else None
             if grid is not None:
-                values[:last] = grid
-                break
-            values[last - 1] = self._crude(near, (ends[0], ends[1]), between)
-        return values
+                values[:last], grids[:last] = grid[0], True
+                return values, grids, grid[1]
+            if known is None:
+                values[last - 1] = self._apart(around.held, mine, hull, around.between)
+        return values, grids, []
 
-    def _crude(self, near: Regions, moves: tuple[Array, Array], between: tuple[Array, Array]) -> float:
-        """Return the bound of a region tree by tree, of both people and of their difference."""
-        mine, alive = self.cells.boxes(near.owner, near.centre, *moves)
-        if not alive.all():
-            return 0.0
-        hull, _ = self.cells.boxes(near.owner, near.centre, down(moves[0] + between[0]), up(moves[1] + between[1]))
-        return self._apart(mine, hull, between)
+    def _apart(self, held: Held, mine: Boxes, hull: Boxes, between: tuple[Array, Array]) -> float:
+        """Return the bound for ``z`` in one box and ``y`` in another, tree by tree: of both people, and of their
+        difference, with ``y − z`` between two moves.
 
-    def _apart(self, mine: Boxes, hull: Boxes, between: tuple[Array, Array]) -> float:
-        """Return the bound for ``z`` in one box and ``y`` in another, with ``y − z`` between two moves.
-
-        In the difference only pairs of leaves count that meet along every axis on which the two people agree.
+        In the difference only pairs of leaves count that meet along every axis on which the two people agree. Trees
+        that test no other axis have the same leaf for both.
         """
-        one, other = (self._tree_by_tree(project(self.cells, box)) for box in (mine, hull))
-        pieces = project(self.cells, hull)
+        near, far = held.meets(mine), held.meets(hull)
+        one, other = self._tree_by_tree(held.pieces, near), self._tree_by_tree(held.pieces, far)
+        pieces = held.pieces
         agree = np.array([self._agree(self.cells.axes[k], between) for k in pieces.moving.tolist()], dtype=bool)
         ends = np.zeros((2, 1, pieces.gain.shape[1]), dtype=np.int64)
-        _, begin = np.unique(pieces.tree, return_index=True)
-        low, high = mine.low[0, pieces.moving], mine.high[0, pieces.moving]
-        for start, stop in zip(begin, np.append(begin, len(pieces.tree))[1:], strict=True):
-            first, last, gain = (side[start:stop] for side in (pieces.low, pieces.high, pieces.gain))
-            if len(first) > LEAVES:  # too many pairs
-                spread = gain.max(0) - gain.min(0)
-                ends[0] -= spread
-                ends[1] += spread
-                continue
-            i, j = sharing(first, last, np.flatnonzero(agree))
-            here = ((first <= high) & (last >= low)).all(1)[j]
-            change = gain[i[here]] - gain[j[here]]
-            ends[0] += change.min(0)
-            ends[1] += change.max(0)
+        pairs = held.pairs(agree)
+        if pairs is None:  # too many around the individual; perhaps not in these boxes
+            pieces, near = pieces.some(far), near[far]
+            begin, count = _runs(pieces.tree)
+            sizes = [best.reduceat(pieces.gain, begin, axis=0) for best in (np.maximum, np.minimum)]
+            spread = (sizes[0] - sizes[1])[count > LEAVES].sum(0)
+            ends[0], ends[1] = -spread, spread
+            few = np.repeat(count <= LEAVES, count)
+            pieces, near = pieces.some(few), near[few]
+            far = np.ones_like(near)
+        for i, j in meeting(pieces, agree) if pairs is None else [pairs]:
+            here = np.flatnonzero(far[i] & near[j])
+            if len(here):
+                begin, _ = _runs(pieces.tree[i[here]])
+                change = pieces.gain[i[here]] - pieces.gain[j[here]]
+                ends[0] += np.minimum.reduceat(change, begin, axis=0).sum(0)
+                ends[1] += np.maximum.reduceat(change, begin, axis=0).sum(0)
         move = Enclosure(*self.cells.sums.real(ends[0], ends[1], 2 * self.error))
         return float(self.head.gap(one, other, move)[0])
 
@@ -194,73 +329,119 @@ class TreeReach:
         columns = [*range(axis.start, axis.stop), *([axis.flag] if axis.flag >= 0 else [])]
         return not (between[0][0, columns].any() or between[1][0, columns].any())
 
-    def _between(self, centre: Array, low: Array, high: Array) -> tuple[Array, Array] | None:
-        """Return the least and greatest ``y − z`` (1, m) for ``z`` around a centre and ``y`` similar to it.
+    def _between(self, centre: Array, low: Array, high: Array) -> tuple[tuple[Array, Array], Mask]:
+        """Return the least and greatest ``y − z`` (n, m) for ``z`` around centres and ``y`` similar to them, and where
+        any are known.
 
         **Soundness.** Regions know ``z`` with the categories of the centre only; where ``z`` may have others, what
         single coordinates leave holds whatever these are.
         """
-        categories = ((low < 0) | (high > 0))[:, ~self.domain.numeric]
-        if not len(self.similarity.form.root) or categories.any():
-            return self.similarity.ranges(centre, (low, high))
-        pieces = self.similarity.regions(centre, (low, high))
-        if not pieces:
-            return None
-        ends = []
-        for side, best in (("low", np.minimum), ("high", np.maximum)):
-            moves = [np.broadcast_to(getattr(p.sets, side), p.centre.shape) + (p.centre - centre) for p in pieces]
-            ends.append(best.reduce(np.concatenate(moves), axis=0)[None])
-        return ends[0], ends[1]
+        ends = self.similarity.ranges(centre, (low, high))
+        known: Mask = np.ones(len(centre), dtype=bool)
+        if not len(self.similarity.form.root):
+            return ends, known
+        rows = np.flatnonzero(~((low < 0) | (high > 0))[:, ~self.domain.numeric].any(1))
+        known[rows] = False
+        ends[0][rows], ends[1][rows] = np.inf, -np.inf
+        for pieces in self.similarity.regions(centre[rows], (low[rows], high[rows])) if len(rows) else []:
+            owner = rows[pieces.owner]
+            known[owner] = True
+            for mine, side, best in ((ends[0], "low", np.minimum), (ends[1], "high", np.maximum)):
+                moves = np.broadcast_to(getattr(pieces.sets, side), pieces.centre.shape)
+                best.at(mine, owner, moves + (pieces.centre - centre[owner]))
+        ends[0][~known] = ends[1][~known] = 0.0
+        return ends, known
 
-    def _tree_by_tree(self, pieces: Pieces) -> Enclosure:
-        """Return enclosures of the margins over one box, by the extreme leaf of every tree."""
+    def _tree_by_tree(self, pieces: Pieces, some: Mask) -> Enclosure:
+        """Return enclosures of the margins over one box, by the extreme leaf of every tree among some."""
         ends = []
-        for best in (np.minimum, np.maximum):
+        for best, far in ((np.minimum, FAR), (np.maximum, -FAR)):
             total = pieces.constant.copy()
             if len(pieces.tree):
-                begin = np.flatnonzero(np.append(True, pieces.tree[1:] != pieces.tree[:-1]))
-                total += best.reduceat(pieces.gain, begin, axis=0).sum(0)
+                gain = np.where(some[:, None], pieces.gain, far)
+                total += best.reduceat(gain, _runs(pieces.tree)[0], axis=0).sum(0)
             ends.append(total)
         return Enclosure(*self.cells.sums.real(ends[0], ends[1], self.error))
 
     def _grid(
-        self,
-        near: Regions,
-        moves: tuple[Array, Array],
-        between: tuple[Array, Array],
-        parts: list[tuple[ConvexSets, bool]],
-    ) -> Array | None:
-        """Return the bounds (radii,) from the grid of everybody similar; None where that is too large."""
-        cells, centre = self.cells, near.centre
-        mine, alive = cells.boxes(near.owner, centre, *moves)
-        hull, _ = cells.boxes(near.owner, centre, down(moves[0] + between[0]), up(moves[1] + between[1]))
-        if not alive.all():
-            return np.zeros(len(parts))  # nobody has these categories and such numbers
-        pieces = project(cells, hull)
-        moving = pieces.moving
-        grid = compress(pieces, hull.low[:, moving], hull.high[:, moving])
+        self, around: Around, last: int, wanted: tuple[Array, Array | None] | None
+    ) -> tuple[Array, list[tuple[float, Array]]] | None:
+        """Return the bounds (radii,) from the grid of everybody similar, and who attains them where that is wanted;
+        None where that is too large."""
+        parts = [(each, alive) for each, alive, _, _ in around.parts[:last]]
+        _, _, mine, hull = around.parts[last - 1]
+        assert around.between is not None
+        pieces = around.held.clipped(hull)
+        grid = compress(pieces, hull.low[:, pieces.moving], hull.high[:, pieces.moving])
+        single = bool((np.count_nonzero(parts[-1][0].root, axis=1) <= 1).all())
+        if single:  # axes along which all cells are alike cost nothing
+            keep = np.flatnonzero(grid.counts[0] > 1)
+            pieces = pieces._replace(moving=pieces.moving[keep], low=pieces.low[:, keep], high=pieces.high[:, keep])
+            ends = ([side[d] for d in keep.tolist()] for side in (grid.first, grid.last))
+            grid = Grid(grid.low[:, keep], grid.stop[:, keep], grid.counts[:, keep], *ends)
         if grid.counts.astype(np.float64).prod() > REACH_CELLS:
             return None
         places = [
-            self._places(cells.axes[k], int(k), mine, between, grid.first[d][0], grid.last[d][0])
-            for d, k in enumerate(moving.tolist())
+            self._places(self.cells.axes[k], int(k), mine, around.between, grid.first[d][0], grid.last[d][0])
+            for d, k in enumerate(pieces.moving.tolist())
         ]
+        if single:
+            places = [place.merged() for place in places]
         if np.prod([float(len(p.group)) for p in places]) > REACH_CELLS:
             return None
-        reached = self._reached(near, moving, places, parts)
+        rank, norm = self._reached(around.centre, pieces.moving, places, parts, single)
         z, y = self._sums(pieces, grid, hull, places)
-        worst = np.zeros(len(parts))
-        which = np.flatnonzero(reached[-1])
+        which = np.flatnonzero(rank < last)
+        value = np.zeros(len(which))
         for start in range(0, len(which), 2**16):
             some = which[start : start + 2**16]
-            ends = (
+            pair = (
                 self.cells.sums.real(z[some], z[some], self.error),
                 self.cells.sums.real(y[0][some], y[1][some], self.error),
             )
-            value = self.head.violation(Enclosure(*ends[0]), Enclosure(*ends[1]))
-            for r, mask in enumerate(reached):
-                worst[r] = max(worst[r], float(value[mask[some]].max(initial=0.0)))
-        return worst
+            value[start : start + 2**16] = self.head.violation(Enclosure(*pair[0]), Enclosure(*pair[1]))
+        worst = np.zeros(last)
+        np.maximum.at(worst, rank[which], value)
+        if wanted is None:
+            return np.maximum.accumulate(worst), []
+        best, person = [], around.centre[0]
+        for k in range(last):  # of those treated most differently the cheapest
+            if worst[k] > worst[:k].max(initial=0.0):
+                same = which[(rank[which] == k) & (value == worst[k])]
+                at = int(same[norm[same].argmin()])
+                person = self._person(around, mine, grid, pieces.moving, places, at, wanted[1])
+            best.append((float(worst[: k + 1].max()), person))
+        return np.maximum.accumulate(worst), best
+
+    def _person(
+        self,
+        around: Around,
+        mine: Boxes,
+        grid: Grid,
+        moving: Index,
+        places: list[Places],
+        at: int,
+        step: Array | None,
+    ) -> Array:
+        """Return a person (m,) at a place, as near to the centre as may be."""
+        centre, first, last = around.centre, mine.low.copy(), mine.high.copy()
+        where = np.unravel_index(at, [len(place.group) for place in places]) if places else ()
+        for d, k in enumerate(moving.tolist()):
+            group = int(places[d].group[where[d]])
+            first[0, k] = max(int(first[0, k]), int(grid.first[d][0, group]))
+            last[0, k] = min(int(last[0, k]), int(grid.last[d][0, group]))
+        z = people_in(self.cells, self.ball, centre, first, last, step)
+        for d, k in enumerate(moving.tolist()):
+            axis, place = self.cells.axes[k], places[d]
+            least, most = place.least[where[d]], place.most[where[d]]
+            if (
+                axis.numeric
+                and self.domain.kind == "realizable"
+                and self.domain.integer[axis.start]
+                and least > -np.inf
+            ):
+                z[0, axis.start] = np.clip(centre[0, axis.start], least, most)
+        return np.asarray(z[0])
 
     def _places(
         self, axis: Axis, k: int, mine: Boxes, between: tuple[Array, Array], first: Index, last: Index
@@ -303,10 +484,18 @@ class TreeReach:
         return np.asarray((np.arange(first, last + 1) - origin) / unit)
 
     def _reached(
-        self, near: Regions, moving: Index, places: list[Places], parts: list[tuple[ConvexSets, bool]]
-    ) -> list[Mask]:
-        """Return which places (all, flat) each radius may reach."""
-        centre, axes = near.centre, len(places)
+        self,
+        centre: Array,
+        moving: Index,
+        places: list[Places],
+        parts: list[tuple[ConvexSets, bool]],
+        single: bool,
+    ) -> tuple[Index, Array]:
+        """Return for each place (all, flat) the first radius that may reach it, and at most what it costs.
+
+        ``single``: each row of the root sees one coordinate; then the cost is the same in the box of every radius.
+        """
+        axes = len(places)
         groups = []
         for k, place in zip(moving.tolist(), places, strict=True):
             own = centre[:, self.cells.axes[k].start] if self.cells.axes[k].numeric else np.zeros(1)
@@ -314,9 +503,10 @@ class TreeReach:
             still = np.isinf(place.least)[None]
             groups.append((np.where(still, -np.inf, ends[0]), np.where(still, np.inf, ends[1])))
         shape = tuple(len(place.group) for place in places)
-        result = []
-        for part, alive in parts:
-            mask: Mask = np.full((1, *shape), alive)
+        rank, norm = np.full(shape, len(parts)), np.zeros(shape)
+        for r in reversed(range(len(parts))):
+            part, alive = parts[r]
+            mask: Mask = np.full((1,) * axes, alive)
             low, high = (np.broadcast_to(side, centre.shape).copy() for side in (part.low, part.high))
             for d, k in enumerate(moving.tolist()):
                 axis = self.cells.axes[k]
@@ -325,31 +515,43 @@ class TreeReach:
                     inside = (groups[d][1][0] >= low[0, axis.start] - slack) & (
                         groups[d][0][0] <= high[0, axis.start] + slack
                     )
-                    mask = mask & inside.reshape([1, *(len(inside) if e == d else 1 for e in range(axes))])
-            numbers = self.domain.numeric
-            root = np.where(numbers, part.root, 0.0)
-            if len(root) and mask.any():
-                radius, offset = np.broadcast_to(part.radius, 1), np.broadcast_to(part.offset, (1, len(root)))
-                bounded = [
-                    tuple(
-                        np.where(np.isinf(end), side[:, self.cells.axes[k].start][:, None], end)
-                        if self.cells.axes[k].numeric
-                        else np.zeros_like(end)
-                        for end, side in zip(group, (low, high), strict=True)
-                    )
-                    for k, group in zip(moving.tolist(), groups, strict=True)
-                ]
-                for k, axis in enumerate(self.cells.axes):  # a value that goes missing moves to its fill
-                    if axis.flag >= 0:
-                        low[:, axis.start], high[:, axis.start] = -np.inf, np.inf
-                        for d in np.flatnonzero(moving == k).tolist():
-                            bounded[d] = tuple(
-                                np.full_like(e, s) for e, s in zip(bounded[d], (-np.inf, np.inf), strict=True)
-                            )
-                balls = Balls(self.cells, root, part.order, radius, offset, centre)
-                mask = mask & balls.within(low, high, moving, bounded)  # type: ignore[arg-type]
-            result.append(np.broadcast_to(mask, (1, *shape)).ravel())
-        return result
+                    mask = mask & inside.reshape([len(inside) if e == d else 1 for e in range(axes)])
+            if len(part.root) and mask.any():
+                if not single or r == len(parts) - 1:
+                    norm = np.broadcast_to(self._norms(part, centre, moving, groups, (low, high)), (1, *shape))[0]
+                radius = float(np.broadcast_to(part.radius, 1)[0])
+                mask = mask & (~(norm > radius) | (radius > 2.0**400))  # squares beyond which say nothing
+            rank = np.where(mask, r, rank)
+        return np.broadcast_to(rank, shape).ravel(), np.broadcast_to(norm, shape).ravel()
+
+    def _norms(
+        self,
+        part: ConvexSets,
+        centre: Array,
+        moving: Index,
+        groups: list[tuple[Array, Array]],
+        ends: tuple[Array, Array],
+    ) -> Array:
+        """Return at most the least cost of each place, in the box of a radius."""
+        low, high = ends
+        root = np.where(self.domain.numeric, part.root, 0.0)
+        radius, offset = np.broadcast_to(part.radius, 1), np.broadcast_to(part.offset, (1, len(root)))
+        bounded = [
+            tuple(
+                np.where(np.isinf(end), side[:, self.cells.axes[k].start][:, None], end)
+                if self.cells.axes[k].numeric
+                else np.zeros_like(end)
+                for end, side in zip(group, (low, high), strict=True)
+            )
+            for k, group in zip(moving.tolist(), groups, strict=True)
+        ]
+        for k, axis in enumerate(self.cells.axes):  # a value that goes missing moves to its fill
+            if axis.flag >= 0:
+                low[:, axis.start], high[:, axis.start] = -np.inf, np.inf
+                for d in np.flatnonzero(moving == k).tolist():
+                    bounded[d] = tuple(np.full_like(e, s) for e, s in zip(bounded[d], (-np.inf, np.inf), strict=True))
+        balls = Balls(self.cells, root, part.order, radius, offset, centre)
+        return balls.norms(low, high, moving, bounded)  # type: ignore[arg-type]
 
     def _sums(self, pieces: Pieces, grid: Grid, hull: Boxes, places: list[Places]) -> tuple[Index, tuple[Index, Index]]:
         """Return the margins (places, margins) of ``z``, and the least and greatest of everybody similar."""
@@ -364,12 +566,42 @@ class TreeReach:
                     mask = allowed_groups(hull.allowed[k], grid.first[d], grid.last[d])[0]
                     shape = [-1 if e == d else 1 for e in range(total.ndim)]
                     ends = [np.where(mask.reshape(shape), end, FAR) for end in ends]
-            for d, place in enumerate(places):
+            shrink = [len(place.group) / n for place, n in zip(places, total.shape, strict=True)]
+            for d in np.argsort(shrink).tolist():  # first along axes of which few places are left
+                place = places[d]
                 ends = [_window(end, d, place.first, place.last) for end in ends]
             own.append(total[np.ix_(*(place.group for place in places))].ravel())
             least.append(ends[0].ravel())
             most.append(-ends[1].ravel())
         return np.stack(own, 1), (np.stack(least, 1), np.stack(most, 1))
+
+
+def _runs(tree: Index) -> tuple[Index, Index]:
+    """Return where each tree begins in a sorted list, and how often it is there."""
+    begin = np.flatnonzero(np.append(True, tree[1:] != tree[:-1])) if len(tree) else np.zeros(0, dtype=np.int64)
+    return begin, np.diff(np.append(begin, len(tree)))
+
+
+def meeting(pieces: Pieces, agree: Mask) -> Iterator[tuple[Index, Index]]:
+    """Yield all ordered pairs of leaves of a tree that meet along some of the moving axes, sorted by tree; of trees
+    that look along no other axis none."""
+    low, high = (np.ascontiguousarray(side.T) for side in (pieces.low, pieces.high))
+    begin, count = _runs(pieces.tree)
+    looks = np.zeros(len(begin), dtype=bool)
+    for d in np.flatnonzero(~agree).tolist() if len(begin) else []:
+        for side in (low[d], high[d]):
+            looks |= np.maximum.reduceat(side, begin) > np.minimum.reduceat(side, begin)
+    begin, count = begin[looks], count[looks]
+    parts = np.cumsum(count * count) // PAIRS
+    for part in np.unique(parts).tolist():
+        first, each = begin[parts == part], count[parts == part]
+        own = np.repeat(each, each)
+        i = np.repeat(np.repeat(first - np.cumsum(each) + each, each) + np.arange(len(own)), own)
+        j = np.repeat(np.repeat(first, each) - np.cumsum(own) + own, own) + np.arange(len(i))
+        for d in np.flatnonzero(agree).tolist():
+            meets = (low[d][i] <= high[d][j]) & (low[d][j] <= high[d][i])
+            i, j = i[meets], j[meets]
+        yield i, j
 
 
 def _window(values: Index, axis: int, first: Index, last: Index) -> Index:
