@@ -107,12 +107,23 @@ class Held:
         return self._pairs[key]
 
 
+class Wanted(NamedTuple):
+    """Who attains bounds, and what these are (−1: none), for rows and radii; the precision of numbers, as of
+    :func:`people_in`."""
+
+    radii: Sequence[float]
+    people: Array
+    value: Array
+    step: Array | None
+
+
 class Around(NamedTuple):
-    """A choice of categories around an individual: whose, the centre (1, m), the leaves around, ``y − z`` of similar
+    """A choice of categories around an individual: whose, ``x`` and the centre (1, m), the leaves around, ``y − z`` of similar
     people (None: unknown), whether its categories are listed, and for each radius the set of ``z``, whether there is
     any, and the boxes of these and of everybody similar."""
 
     owner: int
+    x: Array
     centre: Array
     held: Held
     between: tuple[Array, Array] | None
@@ -150,15 +161,31 @@ class TreeReach:
         the rows of ``x``; without ``tight`` tree by tree only. ``size`` regions are held at a time."""
         return self._over(x, radii, tight, size)[0]
 
-    def people(self, x: Array, radii: Sequence[float], step: Array | None = None) -> tuple[Array, Mask]:
+    def people(
+        self,
+        x: Array,
+        radii: Sequence[float],
+        step: Array | None = None,
+        within: tuple[Array, Array] | None = None,
+        still: bool = False,
+    ) -> tuple[Array, Array, Mask]:
         """Return people (n, radii, m) within each of the ascending ``radii`` of the rows of ``x`` who are treated most
-        differently from similar ones, as far as grids say, and for which radii (n, radii) these say all.
+        differently from similar ones, as far as grids say, the bounds (n, radii) of these, and where grids say all.
 
-        ``step`` as of :func:`people_in`. Nothing here is a bound.
+        ``within`` are the moves (n, m) to which numbers keep; if they are ``still`` categories keep theirs. Nothing
+        here is a bound.
         """
-        z = np.repeat(np.asarray(x)[:, None], len(radii), axis=1)
-        _, whole = self._over(x, radii, True, 1024, (z, step))
-        return z, whole
+        x = np.ascontiguousarray(x, dtype=np.float64)
+        shape = len(x), len(radii)
+        wanted = Wanted(radii, np.repeat(x[:, None], len(radii), axis=1), np.full(shape, -1.0), step)
+        _, whole = self._over(x, radii, True, 1024, wanted, within, self.numbers if still else self.ball)
+        return wanted.people, wanted.value, whole
+
+    @cached_property
+    def numbers(self) -> Similarity:
+        """Return balls in which categories stay."""
+        domain = replace(self.domain, immutable=~self.domain.numeric)
+        return Similarity(self.ground, 0.0, domain, self.similarity.max_branches, keep=True)
 
     def _over(
         self,
@@ -166,14 +193,15 @@ class TreeReach:
         radii: Sequence[float],
         tight: bool,
         size: int,
-        wanted: tuple[Array, Array | None] | None = None,
+        wanted: Wanted | None = None,
+        within: tuple[Array, Array] | None = None,
+        ball: Similarity | None = None,
     ) -> tuple[Array, Mask]:
         """Return the bounds (n, radii) and where all of them come from grids; people are put where they are wanted."""
         x = np.ascontiguousarray(x, dtype=np.float64)
         shape = len(x), len(radii)
         worst, seen, whole = np.zeros(shape), np.zeros(len(x), dtype=bool), np.ones(shape, dtype=bool)
-        most = np.full(shape, -1.0)
-        balls = [self.ball.resized(radius) for radius in radii]
+        balls = [(ball or self.ball).resized(radius) for radius in radii]
         try:
             balls[-1].regions(x[:1])
         except DeltaError:
@@ -182,16 +210,23 @@ class TreeReach:
             for near in regions.pieces(size):
                 parts = [ball.parts(x, near) for ball in balls[:-1]]
                 parts.append((near.sets, np.ones(len(near), dtype=bool)))
+                if within is not None:
+                    parts = [(self._narrowed(each, near.owner, within), alive) for each, alive in parts]
                 for around in self._around(x, near, parts):
                     owner = around.owner
-                    value, grids, best = self._region(around, tight, worst[owner] if seen[owner] else None, wanted)
+                    value, grids = self._region(around, tight, worst[owner] if seen[owner] else None, wanted)
                     worst[owner], seen[owner] = np.maximum(worst[owner], value), True
                     whole[owner] &= grids
-                    for k, (attained, z) in enumerate(best):
-                        if wanted is not None and attained > most[owner, k]:
-                            most[owner, k], wanted[0][owner, k] = attained, z
         worst[~seen] = np.inf
         return np.minimum(worst, self.head.largest), whole & seen[:, None]
+
+    def _narrowed(self, sets: ConvexSets, owner: Index, within: tuple[Array, Array]) -> ConvexSets:
+        """Return sets of moves in which numbers keep to some of them."""
+        low, high = (
+            np.where(self.domain.numeric, side[owner], end) for side, end in zip(within, (-1.0, 1.0), strict=True)
+        )
+        low = np.maximum(low, sets.low)
+        return replace(sets, low=low, high=np.maximum(low, np.minimum(high, sets.high)))
 
     def stands(self, x: Array, radius: float, margin: float = 0.0, size: int = 1024) -> Mask:
         """Return whether (n,) each person within the radius of the rows of ``x`` has the decision of all similar ones,
@@ -263,17 +298,17 @@ class TreeReach:
                         (each[one], bool(alive[row]), mine.of(one), hull.of(one))
                         for (each, _), (mine, hull, alive) in zip(parts, boxes, strict=True)
                     ]
-                    yield Around(int(groups[k, 0]), centre[one], held, between, bool(listed[row]), own)
+                    yield Around(
+                        int(groups[k, 0]), x[near.owner[one]], centre[one], held, between, bool(listed[row]), own
+                    )
 
-    def _region(
-        self, around: Around, tight: bool, known: Array | None, wanted: tuple[Array, Array | None] | None
-    ) -> tuple[Array, Mask, list[tuple[float, Array]]]:
-        """Return the bounds (radii,) over one region of ``z`` and what each radius leaves of it, which come from grids
-        or cannot add to those that are ``known``, and who attains them where that is wanted."""
+    def _region(self, around: Around, tight: bool, known: Array | None, wanted: Wanted | None) -> tuple[Array, Mask]:
+        """Return the bounds (radii,) over one region of ``z`` and what each radius leaves of it, and which come from
+        grids or cannot add to those that are ``known``."""
         count = len(around.parts)
         values, grids = np.full(count, np.inf), np.zeros(count, dtype=bool)
         if around.between is None:
-            return values, grids, []
+            return values, grids
         for last in range(count, 0, -1):  # the largest radius whose grid is small enough
             _, alive, mine, hull = around.parts[last - 1]
             if not alive:
@@ -286,11 +321,11 @@ class TreeReach:
                     continue
             grid = self._grid(around, last, wanted) if tight and around.listed else None
             if grid is not None:
-                values[:last], grids[:last] = grid[0], True
-                return values, grids, grid[1]
+                values[:last], grids[:last] = grid, True
+                break
             if known is None:
                 values[last - 1] = self._apart(around.held, mine, hull, around.between)
-        return values, grids, []
+        return values, grids
 
     def _apart(self, held: Held, mine: Boxes, hull: Boxes, between: tuple[Array, Array]) -> float:
         """Return the bound for ``z`` in one box and ``y`` in another, tree by tree: of both people, and of their
@@ -363,11 +398,8 @@ class TreeReach:
             ends.append(total)
         return Enclosure(*self.cells.sums.real(ends[0], ends[1], self.error))
 
-    def _grid(
-        self, around: Around, last: int, wanted: tuple[Array, Array | None] | None
-    ) -> tuple[Array, list[tuple[float, Array]]] | None:
-        """Return the bounds (radii,) from the grid of everybody similar, and who attains them where that is wanted;
-        None where that is too large."""
+    def _grid(self, around: Around, last: int, wanted: Wanted | None) -> Array | None:
+        """Return the bounds (radii,) from the grid of everybody similar; None where that is too large."""
         parts = [(each, alive) for each, alive, _, _ in around.parts[:last]]
         _, _, mine, hull = around.parts[last - 1]
         assert around.between is not None
@@ -402,16 +434,22 @@ class TreeReach:
             value[start : start + 2**16] = self.head.violation(Enclosure(*pair[0]), Enclosure(*pair[1]))
         worst = np.zeros(last)
         np.maximum.at(worst, rank[which], value)
-        if wanted is None:
-            return np.maximum.accumulate(worst), []
-        best, person = [], around.centre[0]
-        for k in range(last):  # of those treated most differently the cheapest
-            if worst[k] > worst[:k].max(initial=0.0):
-                same = which[(rank[which] == k) & (value == worst[k])]
-                at = int(same[norm[same].argmin()])
-                person = self._person(around, mine, grid, pieces.moving, places, at, wanted[1])
-            best.append((float(worst[: k + 1].max()), person))
-        return np.maximum.accumulate(worst), best
+        if wanted is not None:
+            known = wanted.value[around.owner]
+            for k in range(last):
+                if worst[: k + 1].max() <= known[k]:
+                    continue
+                inside = which[(rank[which] <= k) & (value == worst[: k + 1].max())]
+                if len(inside):  # of those treated most differently the cheapest
+                    at = np.unravel_index(inside[norm[inside].argmin()], [len(place.group) for place in places])
+                    known[k] = worst[: k + 1].max()
+                    z = self._person(
+                        around, mine, grid, pieces.moving, [(p, i) for p, i in zip(places, at)], wanted.step
+                    )
+                    if wanted.step is not None and self.ground.distance_upper(around.x, z)[0] > wanted.radii[k]:
+                        z = self._person(around, mine, grid, pieces.moving, [(p, i) for p, i in zip(places, at)], None)
+                    wanted.people[around.owner, k] = z[0]
+        return np.maximum.accumulate(worst)
 
     def _person(
         self,
@@ -419,29 +457,20 @@ class TreeReach:
         mine: Boxes,
         grid: Grid,
         moving: Index,
-        places: list[Places],
-        at: int,
+        places: list[tuple[Places, Index]],
         step: Array | None,
     ) -> Array:
-        """Return a person (m,) at a place, as near to the centre as may be."""
+        """Return a person (1, m) at a place, as near to the centre as may be."""
         centre, first, last = around.centre, mine.low.copy(), mine.high.copy()
-        where = np.unravel_index(at, [len(place.group) for place in places]) if places else ()
-        for d, k in enumerate(moving.tolist()):
-            group = int(places[d].group[where[d]])
-            first[0, k] = max(int(first[0, k]), int(grid.first[d][0, group]))
-            last[0, k] = min(int(last[0, k]), int(grid.last[d][0, group]))
+        for d, (k, (place, i)) in enumerate(zip(moving.tolist(), places, strict=True)):
+            first[0, k] = max(int(first[0, k]), int(grid.first[d][0, place.group[i]]))
+            last[0, k] = min(int(last[0, k]), int(grid.last[d][0, place.group[i]]))
         z = people_in(self.cells, self.ball, centre, first, last, step)
-        for d, k in enumerate(moving.tolist()):
-            axis, place = self.cells.axes[k], places[d]
-            least, most = place.least[where[d]], place.most[where[d]]
-            if (
-                axis.numeric
-                and self.domain.kind == "realizable"
-                and self.domain.integer[axis.start]
-                and least > -np.inf
-            ):
-                z[0, axis.start] = np.clip(centre[0, axis.start], least, most)
-        return np.asarray(z[0])
+        for k, (place, i) in zip(moving.tolist(), places, strict=True):
+            j = self.cells.axes[k].start
+            if self.domain.integer[j] and place.least[i] > -np.inf:  # one of several places in a cell
+                z[0, j] = np.clip(centre[0, j], place.least[i], place.most[i])
+        return z
 
     def _places(
         self, axis: Axis, k: int, mine: Boxes, between: tuple[Array, Array], first: Index, last: Index

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,9 @@ from isonomy_verify.tree_reach import TreeReach
 DECIMALS = 6
 """The finest precision of a number that witnesses keep to, in decimals of its raw units."""
 
-TURNS, TRIED, FEW = 3, 5, 3
-"""Of the search for people who move: rounds, people tried in each, and about how many numbers they change at once."""
+TURNS, TRIED, FEW, CHOICES = 6, 5, 3, 8
+"""Of the search for people who move, where grids do not say all: pairs of numbers that move, people tried at random,
+about how many numbers these change at once; and the choices of categories up to which grids are asked for all."""
 
 MORE = 32
 """Times more parts than usual, by which open decisions and gaps are worked on."""
@@ -71,32 +73,47 @@ class TreeTier(Tier):
         return self._attained(self.kernel, x)
 
     def nearby(self, x: FloatArray) -> Nearby:
-        """Return a search by random moves, kept where the exact bound of the person grows."""
+        """Return a search for the cell in reach with the largest bound, exact where grids are small enough."""
         return lambda rows, ball, budget: self._surroundings(np.array(x[rows]), ball, budget)
 
     def _surroundings(self, x: FloatArray, ball: Similarity, budget: AttackBudget) -> FloatArray:
-        """Return a person (n, m) within a ball around each row whose bound is the largest of those tried."""
-        rng, domain = np.random.default_rng(budget.seed), ball.kernel.domain
-        best, upper = x.copy(), np.full(len(x), -1.0)
-        for _ in range(TURNS):
-            tried = np.concatenate([self._moved(x, best, ball, rng) for _ in range(TRIED)])
-            inside = domain.contains(tried) & (
-                ball.kernel.form.distance_upper(np.tile(x, (TRIED, 1)), tried) <= ball.kernel.delta
-            )
-            value = np.full(len(tried), -1.0)
-            if inside.any():
-                value[inside] = self.chunk(np.ascontiguousarray(tried[inside])).upper
-            which, own = value.reshape(TRIED, -1).argmax(0), np.arange(len(x))
-            at = which * len(x) + own
-            better = value[at] > upper
-            best[better], upper[better] = tried[at][better], value[at][better]
+        """Return a person (n, m) within a ball around each row, of those tried the one whose bound is the largest."""
+        rng, domain, radius, own = np.random.default_rng(budget.seed), ball.kernel.domain, ball.kernel.delta, np.arange
+        reach, step = self.kernel.reach(ball.kernel.form), self._precision(x)
+        still = ball.kernel.count(x) > CHOICES
+        people, value, whole = reach.people(x, [radius / 4, radius / 2, radius], step, still=still)
+        at = value.argmax(1)
+        best, upper = people[own(len(x)), at], value[own(len(x)), at]
+        rows = np.flatnonzero(still | ~whole[:, -1])
+        numbers = np.flatnonzero(domain.numeric & self._tested)
+        for _ in range(TURNS if len(rows) and len(numbers) else 0):  # all but two numbers stay
+            free = rng.permutation(numbers)[:2]
+            move = best[rows] - x[rows]
+            low, high = move.copy(), move.copy()
+            low[:, free], high[:, free] = -np.inf, np.inf
+            people, value, _ = reach.people(x[rows], [radius], step, (low, high), still)
+            better = value[:, 0] > upper[rows]
+            best[rows[better]], upper[rows[better]] = people[better, 0], value[better, 0]
+        for _ in range(TRIED if len(rows) else 0):
+            tried = self._moved(x[rows], best[rows], ball, rng)
+            inside = domain.contains(tried) & (ball.kernel.form.distance_upper(x[rows], tried) <= radius)
+            some = rows[inside]
+            found = self.chunk(np.ascontiguousarray(tried[inside])).upper
+            better = found > upper[some]
+            best[some[better]], upper[some[better]] = tried[inside][better], found[better]
         return best
+
+    @cached_property
+    def _tested(self) -> NDArray[np.bool_]:
+        """Return which coordinates trees test."""
+        tested = np.zeros(self.problem.domain.width, dtype=bool)
+        tested[self.model.trees.coordinate[self.model.trees.coordinate >= 0]] = True
+        return tested
 
     def _moved(self, x: FloatArray, start: FloatArray, ball: Similarity, rng: np.random.Generator) -> FloatArray:
         """Return random people (n, m) around ``start``, about within a ball around ``x``."""
         domain, form, radius, n = ball.kernel.domain, ball.kernel.form, ball.kernel.delta, len(x)
-        tested = np.zeros(domain.width, dtype=bool)
-        tested[self.model.trees.coordinate[self.model.trees.coordinate >= 0]] = True
+        tested = self._tested
         numbers = np.flatnonzero(domain.numeric & tested)
         y, step = start.copy(), np.zeros_like(x)
         step[:, numbers] = rng.normal(size=(n, len(numbers))) * (
