@@ -33,7 +33,7 @@ from isonomy_verify.tree_boxes import FAR, Balls, Grid, Pieces, allowed_groups, 
 from isonomy_verify.tree_cells import Axis, Boxes, Cells
 from isonomy_verify.tree_witness import people_in
 
-REACH_CELLS = 2**20
+REACH_CELLS = 2**21
 """Cells of the grid around one individual, and places in it."""
 
 VALUES = 128
@@ -118,9 +118,9 @@ class Wanted(NamedTuple):
 
 
 class Around(NamedTuple):
-    """A choice of categories around an individual: whose, ``x`` and the centre (1, m), the leaves around, ``y − z`` of similar
-    people (None: unknown), whether its categories are listed, and for each radius the set of ``z``, whether there is
-    any, and the boxes of these and of everybody similar."""
+    """A choice of categories around an individual: whose, ``x`` and the centre (1, m), the leaves around, ``y − z`` of
+    similar people (None: unknown), whether its categories are listed; and for each radius, of all choices of which this
+    is a ``row``, the sets of ``z``, where there is any, and the boxes of these and of everybody similar."""
 
     owner: int
     x: Array
@@ -128,13 +128,35 @@ class Around(NamedTuple):
     held: Held
     between: tuple[Array, Array] | None
     listed: bool
-    parts: list[tuple[ConvexSets, bool, Boxes, Boxes]]
+    row: int
+    parts: list[tuple[ConvexSets, Mask, Boxes, Boxes]]
+
+    def boxes(self, k: int) -> tuple[Boxes, Boxes] | None:
+        """Return the boxes of a radius; None where there is no ``z``."""
+        _, alive, mine, hull = self.parts[k]
+        one = slice(self.row, self.row + 1)
+        return (mine.of(one), hull.of(one)) if alive[self.row] else None
+
+
+class Planned(NamedTuple):
+    """A grid that is small enough: leaves, cells, places, and the box of ``z``."""
+
+    pieces: Pieces
+    grid: Grid
+    places: list[Places]
+    mine: Boxes
+    hull: Boxes
+    single: bool
 
 
 class TreeReach:
     """Trees, who is similar and what moving an individual costs, ready to bound violations over balls."""
 
-    def __init__(self, cells: Cells, head: Head, similarity: Similarity, ground: Form, error: Array) -> None:
+    def __init__(
+        self, cells: Cells, head: Head, similarity: Similarity, ground: Form, error: Array, every: int = 1
+    ) -> None:
+        """``every``: of radii whose grids are too large only every so many-th is bounded, from the largest one."""
+        self.every = every
         self.cells, self.head, self.similarity, self.ground, self.error = cells, head, similarity, ground, error
         self.domain = similarity.domain
         # Immutable features of a person do change from one population to another.
@@ -237,7 +259,7 @@ class TreeReach:
         if not self.head.decides:
             return np.zeros(len(x), dtype=bool)
         head = replace(self.head, counts=True, margin=max(margin, self.head.margin))
-        counting = TreeReach(self.cells, head, self.similarity, self.ground, self.error)
+        counting = TreeReach(self.cells, head, self.similarity, self.ground, self.error, self.every)
         return np.asarray(counting.bound(x, [radius], size=size)[:, 0] == 0)
 
     def everywhere(self, x: Array) -> tuple[float, float]:
@@ -273,34 +295,29 @@ class TreeReach:
             mine, alive = self.cells.boxes(near.owner, centre, *moves)
             hull, _ = self.cells.boxes(near.owner, centre, down(moves[0] + ends[0]), up(moves[1] + ends[1]))
             hull = hull._replace(low=np.minimum(hull.low, mine.low), high=np.maximum(hull.high, mine.high))
-            boxes.append((mine, hull, alive & some))
+            boxes.append((each, alive & some, mine, hull))
         moved = near.centre != x[near.owner]
         which = [near.owner, *(moved[:, a:b].any(1) for a, b in self.domain.blocks)]
         groups, group = np.unique(np.stack(which, axis=1).astype(np.int64), axis=0, return_inverse=True)
         order = np.argsort(group.ravel(), kind="stable")
         begin = np.append(0, np.cumsum(np.bincount(group.ravel(), minlength=len(groups))))
-        first = np.minimum.reduce([hull.low for _, hull, _ in boxes])[order]
-        last = np.maximum.reduce([hull.high for _, hull, _ in boxes])[order]
+        first = np.minimum.reduce([hull.low for _, _, _, hull in boxes])[order]
+        last = np.maximum.reduce([hull.high for _, _, _, hull in boxes])[order]
         step = max(1, HELD // len(self.cells.leaf))
         for start in range(0, len(groups), step):
-            some = np.arange(start, min(start + step, len(groups)))
-            inside = slice(begin[start], begin[some[-1] + 1])
-            at, none = begin[some] - begin[start], np.zeros((len(some), first.shape[1]))
+            batch = np.arange(start, min(start + step, len(groups)))
+            inside = slice(begin[start], begin[batch[-1] + 1])
+            at, none = begin[batch] - begin[start], np.zeros((len(batch), first.shape[1]))
             box = [best.reduceat(side[inside], at, axis=0) for best, side in ((np.minimum, first), (np.maximum, last))]
-            pieces = project(self.cells, Boxes(some, box[0], box[1], {}, none, none))
-            stops = np.searchsorted(pieces.row, np.arange(len(some) + 1))
-            for i, k in enumerate(some.tolist()):
+            pieces = project(self.cells, Boxes(batch, box[0], box[1], {}, none, none))
+            stops = np.searchsorted(pieces.row, np.arange(len(batch) + 1))
+            for i, g in enumerate(batch.tolist()):
                 held = Held(pieces.of(i, stops))
-                for row in order[begin[k] : begin[k + 1]].tolist():
+                for row in order[begin[g] : begin[g + 1]].tolist():
                     one = np.array([row])
                     between = (ends[0][one], ends[1][one]) if known[row] else None
-                    own = [
-                        (each[one], bool(alive[row]), mine.of(one), hull.of(one))
-                        for (each, _), (mine, hull, alive) in zip(parts, boxes, strict=True)
-                    ]
-                    yield Around(
-                        int(groups[k, 0]), x[near.owner[one]], centre[one], held, between, bool(listed[row]), own
-                    )
+                    own = x[near.owner[one]], centre[one]
+                    yield Around(int(groups[g, 0]), *own, held, between, bool(listed[row]), row, boxes)
 
     def _region(self, around: Around, tight: bool, known: Array | None, wanted: Wanted | None) -> tuple[Array, Mask]:
         """Return the bounds (radii,) over one region of ``z`` and what each radius leaves of it, and which come from
@@ -309,22 +326,28 @@ class TreeReach:
         values, grids = np.full(count, np.inf), np.zeros(count, dtype=bool)
         if around.between is None:
             return values, grids
-        for last in range(count, 0, -1):  # the largest radius whose grid is small enough
-            _, alive, mine, hull = around.parts[last - 1]
-            if not alive:
-                values[:last], grids[:last] = 0.0, True
+        tight = tight and around.listed
+        for last in range(count - 1, -1, -self.every):  # the largest radius whose grid is small enough
+            boxes = around.boxes(last)
+            if boxes is None:
+                values[: last + 1], grids[: last + 1] = 0.0, True
                 break
             if known is not None:
-                values[last - 1] = self._apart(around.held, mine, hull, around.between)
-                if values[last - 1] <= known[last - 1]:
-                    grids[last - 1] = True
+                values[last] = self._apart(around.held, *boxes, around.between)
+                if values[last] <= known[last]:
+                    grids[last] = True
                     continue
-            grid = self._grid(around, last, wanted) if tight and around.listed else None
-            if grid is not None:
-                values[:last], grids[:last] = grid, True
+            planned = self._planned(around, last) if tight else None
+            if planned is not None:
+                low, high = last, min(last + self.every, count)
+                while high - low > 1:  # larger ones between this and the one before
+                    middle = (low + high) // 2
+                    more = self._planned(around, middle)
+                    low, high, planned = (low, middle, planned) if more is None else (middle, high, more)
+                values[: low + 1], grids[: low + 1] = self._grid(around, low + 1, planned, wanted), True
                 break
             if known is None:
-                values[last - 1] = self._apart(around.held, mine, hull, around.between)
+                values[last] = self._apart(around.held, *boxes, around.between)
         return values, grids
 
     def _apart(self, held: Held, mine: Boxes, hull: Boxes, between: tuple[Array, Array]) -> float:
@@ -398,14 +421,15 @@ class TreeReach:
             ends.append(total)
         return Enclosure(*self.cells.sums.real(ends[0], ends[1], self.error))
 
-    def _grid(self, around: Around, last: int, wanted: Wanted | None) -> Array | None:
-        """Return the bounds (radii,) from the grid of everybody similar; None where that is too large."""
-        parts = [(each, alive) for each, alive, _, _ in around.parts[:last]]
-        _, _, mine, hull = around.parts[last - 1]
-        assert around.between is not None
+    def _planned(self, around: Around, k: int) -> Planned | None:
+        """Return the grid of everybody similar at a radius; None where that is too large."""
+        boxes = around.boxes(k)
+        if boxes is None or around.between is None:
+            return None
+        mine, hull = boxes
         pieces = around.held.clipped(hull)
         grid = compress(pieces, hull.low[:, pieces.moving], hull.high[:, pieces.moving])
-        single = bool((np.count_nonzero(parts[-1][0].root, axis=1) <= 1).all())
+        single = bool((np.count_nonzero(around.parts[k][0].root, axis=1) <= 1).all())
         if single:  # axes along which all cells are alike cost nothing
             keep = np.flatnonzero(grid.counts[0] > 1)
             pieces = pieces._replace(moving=pieces.moving[keep], low=pieces.low[:, keep], high=pieces.high[:, keep])
@@ -421,8 +445,12 @@ class TreeReach:
             places = [place.merged() for place in places]
         if np.prod([float(len(p.group)) for p in places]) > REACH_CELLS:
             return None
-        rank, norm = self._reached(around.centre, pieces.moving, places, parts, single)
-        z, y = self._sums(pieces, grid, hull, places)
+        return Planned(pieces, grid, places, mine, hull, single)
+
+    def _grid(self, around: Around, last: int, planned: Planned, wanted: Wanted | None) -> Array:
+        """Return the bounds of the first radii (last,) from the grid of everybody similar at the last of them."""
+        rank, norm = self._reached(around, planned, last)
+        z, y = self._sums(planned)
         which = np.flatnonzero(rank < last)
         value = np.zeros(len(which))
         for start in range(0, len(which), 2**16):
@@ -434,39 +462,29 @@ class TreeReach:
             value[start : start + 2**16] = self.head.violation(Enclosure(*pair[0]), Enclosure(*pair[1]))
         worst = np.zeros(last)
         np.maximum.at(worst, rank[which], value)
-        if wanted is not None:
-            known = wanted.value[around.owner]
-            for k in range(last):
-                if worst[: k + 1].max() <= known[k]:
-                    continue
-                inside = which[(rank[which] <= k) & (value == worst[: k + 1].max())]
-                if len(inside):  # of those treated most differently the cheapest
-                    at = np.unravel_index(inside[norm[inside].argmin()], [len(place.group) for place in places])
-                    known[k] = worst[: k + 1].max()
-                    z = self._person(
-                        around, mine, grid, pieces.moving, [(p, i) for p, i in zip(places, at)], wanted.step
-                    )
-                    if wanted.step is not None and self.ground.distance_upper(around.x, z)[0] > wanted.radii[k]:
-                        z = self._person(around, mine, grid, pieces.moving, [(p, i) for p, i in zip(places, at)], None)
-                    wanted.people[around.owner, k] = z[0]
+        for k in range(last if wanted is not None else 0):
+            assert wanted is not None
+            known, best = wanted.value[around.owner], worst[: k + 1].max()
+            if k and known[k] < best == known[k - 1]:
+                known[k], wanted.people[around.owner, k] = best, wanted.people[around.owner, k - 1]
+            inside = which[(rank[which] <= k) & (value == best)] if best > known[k] else which[:0]
+            if len(inside):  # of those treated most differently the cheapest
+                known[k], at = best, int(inside[norm[inside].argmin()])
+                person = self._person(around.centre, planned, at, wanted.step)
+                if wanted.step is not None and self.ground.distance_upper(around.x, person)[0] > wanted.radii[k]:
+                    person = self._person(around.centre, planned, at, None)
+                wanted.people[around.owner, k] = person[0]
         return np.maximum.accumulate(worst)
 
-    def _person(
-        self,
-        around: Around,
-        mine: Boxes,
-        grid: Grid,
-        moving: Index,
-        places: list[tuple[Places, Index]],
-        step: Array | None,
-    ) -> Array:
+    def _person(self, centre: Array, planned: Planned, at: int, step: Array | None) -> Array:
         """Return a person (1, m) at a place, as near to the centre as may be."""
-        centre, first, last = around.centre, mine.low.copy(), mine.high.copy()
-        for d, (k, (place, i)) in enumerate(zip(moving.tolist(), places, strict=True)):
-            first[0, k] = max(int(first[0, k]), int(grid.first[d][0, place.group[i]]))
-            last[0, k] = min(int(last[0, k]), int(grid.last[d][0, place.group[i]]))
+        first, last, moving = planned.mine.low.copy(), planned.mine.high.copy(), planned.pieces.moving.tolist()
+        index = np.unravel_index(at, [len(place.group) for place in planned.places]) if moving else ()
+        for d, (k, place, i) in enumerate(zip(moving, planned.places, index, strict=True)):
+            first[0, k] = max(int(first[0, k]), int(planned.grid.first[d][0, place.group[i]]))
+            last[0, k] = min(int(last[0, k]), int(planned.grid.last[d][0, place.group[i]]))
         z = people_in(self.cells, self.ball, centre, first, last, step)
-        for k, (place, i) in zip(moving.tolist(), places, strict=True):
+        for k, place, i in zip(moving, planned.places, index, strict=True):
             j = self.cells.axes[k].start
             if self.domain.integer[j] and place.least[i] > -np.inf:  # one of several places in a cell
                 z[0, j] = np.clip(centre[0, j], place.least[i], place.most[i])
@@ -512,46 +530,46 @@ class TreeReach:
             return None
         return np.asarray((np.arange(first, last + 1) - origin) / unit)
 
-    def _reached(
-        self,
-        centre: Array,
-        moving: Index,
-        places: list[Places],
-        parts: list[tuple[ConvexSets, bool]],
-        single: bool,
-    ) -> tuple[Index, Array]:
-        """Return for each place (all, flat) the first radius that may reach it, and at most what it costs.
+    def _reached(self, around: Around, planned: Planned, count: int) -> tuple[Index, Array]:
+        """Return for each place (all, flat) the first of ``count`` radii that may reach it, and at most what it costs.
 
-        ``single``: each row of the root sees one coordinate; then the cost is the same in the box of every radius.
+        Where each row of the root sees one coordinate the cost is the same in the box of every radius.
         """
-        axes = len(places)
-        groups = []
-        for k, place in zip(moving.tolist(), places, strict=True):
-            own = centre[:, self.cells.axes[k].start] if self.cells.axes[k].numeric else np.zeros(1)
-            ends = place.least[None] - own, place.most[None] - own
-            still = np.isinf(place.least)[None]
-            groups.append((np.where(still, -np.inf, ends[0]), np.where(still, np.inf, ends[1])))
+        centre, row, moving, places = around.centre, around.row, planned.pieces.moving, planned.places
+        sets = [part[0] for part in around.parts[:count]]
+        low, high = (
+            np.stack([np.broadcast_to(getattr(s, side), (max(row + 1, s.rows), centre.shape[1]))[row] for s in sets])
+            for side in ("low", "high")
+        )
+        groups, axes = [], len(places)
+        alive = np.array([part[1][row] for part in around.parts[:count]])
         shape = tuple(len(place.group) for place in places)
-        rank, norm = np.full(shape, len(parts)), np.zeros(shape)
-        for r in reversed(range(len(parts))):
-            part, alive = parts[r]
-            mask: Mask = np.full((1,) * axes, alive)
-            low, high = (np.broadcast_to(side, centre.shape).copy() for side in (part.low, part.high))
-            for d, k in enumerate(moving.tolist()):
-                axis = self.cells.axes[k]
-                if axis.numeric and axis.flag < 0:
-                    slack = 4 * U * (np.abs(centre[0, axis.start]) + 1)
-                    inside = (groups[d][1][0] >= low[0, axis.start] - slack) & (
-                        groups[d][0][0] <= high[0, axis.start] + slack
-                    )
-                    mask = mask & inside.reshape([len(inside) if e == d else 1 for e in range(axes)])
-            if len(part.root) and mask.any():
-                if not single or r == len(parts) - 1:
-                    norm = np.broadcast_to(self._norms(part, centre, moving, groups, (low, high)), (1, *shape))[0]
-                radius = float(np.broadcast_to(part.radius, 1)[0])
-                mask = mask & (~(norm > radius) | (radius > 2.0**400))  # squares beyond which say nothing
-            rank = np.where(mask, r, rank)
-        return np.broadcast_to(rank, shape).ravel(), np.broadcast_to(norm, shape).ravel()
+        rank: Index = np.full(shape, int(alive.argmax()))
+        for d, (k, place) in enumerate(zip(moving.tolist(), places, strict=True)):
+            axis = self.cells.axes[k]
+            own = centre[:, axis.start] if axis.numeric else np.zeros(1)
+            ends, still = (place.least - own, place.most - own), np.isinf(place.least)[None]
+            groups.append((np.where(still, -np.inf, ends[0]), np.where(still, np.inf, ends[1])))
+            if axis.numeric and axis.flag < 0:
+                slack = 4 * U * (np.abs(own) + 1)
+                inside = (ends[1] >= low[:, axis.start, None] - slack) & (ends[0] <= high[:, axis.start, None] + slack)
+                first = np.where(inside.any(0), inside.argmax(0), count)
+                rank = np.maximum(rank, first.reshape([-1 if e == d else 1 for e in range(axes)]))
+        norm = np.zeros(shape)
+        if len(sets[0].root):
+            radius = np.array([float(np.broadcast_to(s.radius, max(row + 1, s.rows))[row]) for s in sets])
+            radius = np.where(radius > 2.0**400, np.inf, np.maximum.accumulate(radius))  # squares beyond say nothing
+            reached = np.full(shape, count)
+            for r in [count - 1] if planned.single else range(count - 1, -1, -1):
+                ball = sets[r][np.array([row])]
+                norm = np.broadcast_to(
+                    self._norms(ball, centre, moving, groups, (low[r : r + 1], high[r : r + 1])), (1, *shape)
+                )[0]
+                reached = np.where(norm > radius[r], reached, r)
+            if planned.single:
+                reached = np.searchsorted(radius, norm)
+            rank = np.maximum(rank, np.where(np.isnan(norm), 0, reached))
+        return rank.ravel(), norm.ravel()
 
     def _norms(
         self,
@@ -562,7 +580,7 @@ class TreeReach:
         ends: tuple[Array, Array],
     ) -> Array:
         """Return at most the least cost of each place, in the box of a radius."""
-        low, high = ends
+        low, high = (side.copy() for side in ends)
         root = np.where(self.domain.numeric, part.root, 0.0)
         radius, offset = np.broadcast_to(part.radius, 1), np.broadcast_to(part.offset, (1, len(root)))
         bounded = [
@@ -582,8 +600,9 @@ class TreeReach:
         balls = Balls(self.cells, root, part.order, radius, offset, centre)
         return balls.norms(low, high, moving, bounded)  # type: ignore[arg-type]
 
-    def _sums(self, pieces: Pieces, grid: Grid, hull: Boxes, places: list[Places]) -> tuple[Index, tuple[Index, Index]]:
+    def _sums(self, planned: Planned) -> tuple[Index, tuple[Index, Index]]:
         """Return the margins (places, margins) of ``z``, and the least and greatest of everybody similar."""
+        pieces, grid, places, _, hull, _ = planned
         own, least, most = [], [], []
         for margin in range(pieces.gain.shape[1]):
             row = pieces.row

@@ -151,10 +151,12 @@ def test_people_who_move_are_possible_and_within_reach(seed: int) -> None:
     for radius in (0.05, 0.3, 1.5):
         ball = Similarity(ground, radius, DOMAIN)
         near = tier.nearby(people.x)(rows, ball, AttackBudget(seed=seed))
-        assert DOMAIN.contains(near).all()
-        assert (ground.distance_upper(people.x, near) <= radius).all()
         assert np.array_equal(near, tier.nearby(people.x)(rows, ball, AttackBudget(seed=seed)))
-        raised += int((tier.chunk(near).upper > tier.chunk(people.x).upper).sum())
+        each, own = near.reshape(-1, schema.width), np.repeat(people.x, near.shape[1], axis=0)
+        assert DOMAIN.contains(each).all()
+        assert (ground.distance_upper(own, each) <= radius).all()
+        found = tier.chunk(each).upper.reshape(30, -1).max(1)
+        raised += int((found > tier.chunk(people.x).upper).sum())
     assert raised >= 10
 
 

@@ -32,8 +32,8 @@ from isonomy_verify.tree_reach import TreeReach
 DECIMALS = 6
 """The finest precision of a number that witnesses keep to, in decimals of its raw units."""
 
-TURNS, TRIED, FEW, CHOICES = 6, 5, 3, 8
-"""Of the search for people who move, where grids do not say all: pairs of numbers that move, people tried at random,
+TURNS, TRIED, FEW, CHOICES = 2, 5, 3, 8
+"""Of the search for people who move, where grids do not say all: how often each number moves alone, people tried,
 about how many numbers these change at once; and the choices of categories up to which grids are asked for all."""
 
 MORE = 32
@@ -42,6 +42,8 @@ MORE = 32
 
 class TreeTier(Tier):
     """The kernel's bounds, ``kernel``, for a problem about trees; all tiers are one."""
+
+    nested, fine = True, 16
 
     def __init__(self, problem: Problem, tier: str, float32_run: bool) -> None:
         model, outcome = problem.model, problem.outcome
@@ -66,7 +68,7 @@ class TreeTier(Tier):
     def reach(self, ground: Metric) -> TreeReach:
         """Return the kernel's bounds over balls of a ground cost."""
         with refused():
-            return self.kernel.reach(ground.form)
+            return self.kernel.reach(ground.form, self.fine // Tier.fine)
 
     def attack(self, x: FloatArray, budget: AttackBudget, known: Known | None = None) -> Finds:
         """Return who attains the extremes of the margins, each checked; no search."""
@@ -77,31 +79,39 @@ class TreeTier(Tier):
         return lambda rows, ball, budget: self._surroundings(np.array(x[rows]), ball, budget)
 
     def _surroundings(self, x: FloatArray, ball: Similarity, budget: AttackBudget) -> FloatArray:
-        """Return a person (n, m) within a ball around each row, of those tried the one whose bound is the largest."""
-        rng, domain, radius, own = np.random.default_rng(budget.seed), ball.kernel.domain, ball.kernel.delta, np.arange
-        reach, step = self.kernel.reach(ball.kernel.form), self._precision(x)
+        """Return people (n, radii, m) around each row, within a ball and smaller ones: those whose bound is the largest
+        in grids, and in the place of the last one the best of those tried beside."""
+        rng, domain, radius = np.random.default_rng(budget.seed), ball.kernel.domain, ball.kernel.delta
+        reach, step = self.kernel.reach(ball.kernel.form, self.fine // Tier.fine), self._precision(x)
         still = ball.kernel.count(x) > CHOICES
-        people, value, whole = reach.people(x, [radius / 4, radius / 2, radius], step, still=still)
-        at = value.argmax(1)
-        best, upper = people[own(len(x)), at], value[own(len(x)), at]
-        rows = np.flatnonzero(still | ~whole[:, -1])
+        radii = [radius / 2**k for k in range(6, 3, -1)]
+        radii += [radius * 2.0 ** (-k / self.fine) for k in range(3 * self.fine, -1, -1)]
+        with refused():
+            people, value, whole = reach.people(x, radii, step, still=still)
+        rows = np.flatnonzero(~whole[:, -1] | still)
         numbers = np.flatnonzero(domain.numeric & self._tested)
-        for _ in range(TURNS if len(rows) and len(numbers) else 0):  # all but two numbers stay
-            free = rng.permutation(numbers)[:2]
-            move = best[rows] - x[rows]
-            low, high = move.copy(), move.copy()
+        for free in np.tile(rng.permutation(numbers), TURNS) if len(rows) else ():  # all but one number stay
+            start = people[rows, rng.integers(len(radii) - self.fine, len(radii), len(rows))]
+            low, high = start - x[rows], start - x[rows]
             low[:, free], high[:, free] = -np.inf, np.inf
-            people, value, _ = reach.people(x[rows], [radius], step, (low, high), still)
-            better = value[:, 0] > upper[rows]
-            best[rows[better]], upper[rows[better]] = people[better, 0], value[better, 0]
+            with refused():
+                tried, found, _ = reach.people(x[rows], radii, step, (low, high), still)
+            better = found > value[rows]
+            i, k = np.nonzero(better)
+            people[rows[i], k], value[rows[i], k] = tried[better], found[better]
+        at = value.argmax(1)
+        best, upper = people[np.arange(len(x)), at][rows], value.max(1)[rows]
         for _ in range(TRIED if len(rows) else 0):
-            tried = self._moved(x[rows], best[rows], ball, rng)
+            tried = self._moved(x[rows], best, ball, rng)
             inside = domain.contains(tried) & (ball.kernel.form.distance_upper(x[rows], tried) <= radius)
-            some = rows[inside]
-            found = self.chunk(np.ascontiguousarray(tried[inside])).upper
-            better = found > upper[some]
-            best[some[better]], upper[some[better]] = tried[inside][better], found[better]
-        return best
+            found = np.full(len(rows), -1.0)
+            found[inside] = self.chunk(np.ascontiguousarray(tried[inside])).upper
+            better = found > upper
+            best[better], upper[better] = tried[better], found[better]
+        people[rows, -1] = best
+        flat, own = people.reshape(-1, x.shape[1]), np.repeat(x, len(radii), axis=0)
+        inside = domain.contains(flat) & (ball.kernel.form.distance_upper(own, flat) <= radius)
+        return np.where(inside[:, None], flat, own).reshape(people.shape)
 
     @cached_property
     def _tested(self) -> NDArray[np.bool_]:
