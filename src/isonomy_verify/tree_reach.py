@@ -139,11 +139,13 @@ class Around(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """A grid that is small enough: leaves, cells, places, and the box of ``z``."""
+    """A grid that is small enough: leaves, cells, places, along how many axes, the first ones, ``z`` has one place and
+    anybody similar any cell; the boxes of both; whether each row of the root sees one coordinate."""
 
     pieces: Pieces
     grid: Grid
     places: list[Places]
+    free: int
     mine: Boxes
     hull: Boxes
     single: bool
@@ -287,7 +289,7 @@ class TreeReach:
         the same features change."""
         centre, sets = near.centre, near.sets
         low, high = (np.broadcast_to(side, centre.shape) for side in (sets.low, sets.high))
-        listed = ~((low < 0) | (high > 0))[:, ~self.domain.numeric].any(1)
+        listed = np.asarray(~((low < 0) | (high > 0))[:, ~self.domain.numeric].any(1))
         ends, known = self._between(centre, low, high)
         boxes = []
         for each, some in parts:
@@ -445,7 +447,16 @@ class TreeReach:
             places = [place.merged() for place in places]
         if np.prod([float(len(p.group)) for p in places]) > REACH_CELLS:
             return None
-        return Planned(pieces, grid, places, mine, hull, single)
+        # Axes along which anybody similar has any cell come first: their extremes are taken at once.
+        free = [
+            len(p.group) == 1 and p.first[0] == 0 and p.last[0] == n - 1
+            for p, n in zip(places, grid.counts[0], strict=True)
+        ]
+        order = np.argsort(~np.array(free, dtype=bool), kind="stable")
+        pieces = pieces._replace(moving=pieces.moving[order], low=pieces.low[:, order], high=pieces.high[:, order])
+        ends = ([side[d] for d in order.tolist()] for side in (grid.first, grid.last))
+        grid = Grid(grid.low[:, order], grid.stop[:, order], grid.counts[:, order], *ends)
+        return Planned(pieces, grid, [places[d] for d in order.tolist()], sum(free), mine, hull, single)
 
     def _grid(self, around: Around, last: int, planned: Planned, wanted: Wanted | None) -> Array:
         """Return the bounds of the first radii (last,) from the grid of everybody similar at the last of them."""
@@ -483,11 +494,12 @@ class TreeReach:
         for d, (k, place, i) in enumerate(zip(moving, planned.places, index, strict=True)):
             first[0, k] = max(int(first[0, k]), int(planned.grid.first[d][0, place.group[i]]))
             last[0, k] = min(int(last[0, k]), int(planned.grid.last[d][0, place.group[i]]))
-        z = people_in(self.cells, self.ball, centre, first, last, step)
-        for k, place, i in zip(moving, planned.places, index, strict=True):
-            j = self.cells.axes[k].start
-            if self.domain.integer[j] and place.least[i] > -np.inf:  # one of several places in a cell
-                z[0, j] = np.clip(centre[0, j], place.least[i], place.most[i])
+        axes = [self.cells.axes[k] for k in moving]
+        plain = [(axis.flag < 0 and self.domain.integer[axis.start]) or not axis.numeric for axis in axes]
+        z = centre.copy() if all(plain) else people_in(self.cells, self.ball, centre, first, last, step)
+        for axis, place, i in zip(axes, planned.places, index, strict=True):
+            if self.domain.integer[axis.start] and place.least[i] > -np.inf:  # one of several places in a cell
+                z[0, axis.start] = np.clip(centre[0, axis.start], place.least[i], place.most[i])
         return z
 
     def _places(
@@ -602,23 +614,25 @@ class TreeReach:
 
     def _sums(self, planned: Planned) -> tuple[Index, tuple[Index, Index]]:
         """Return the margins (places, margins) of ``z``, and the least and greatest of everybody similar."""
-        pieces, grid, places, _, hull, _ = planned
+        pieces, grid, places, free, _, hull, _ = planned
         own, least, most = [], [], []
         for margin in range(pieces.gain.shape[1]):
             row = pieces.row
             total = sums(1, row, grid.low, grid.stop, grid.counts, pieces.gain[:, margin])[0]
             total += pieces.constant[0, margin]
-            ends = [total, -total]
+            own.append(total[np.ix_(*(place.group for place in places))].ravel())
+            kept = None
             for d, k in enumerate(pieces.moving.tolist()):
                 if k in hull.allowed:
                     mask = allowed_groups(hull.allowed[k], grid.first[d], grid.last[d])[0]
-                    shape = [-1 if e == d else 1 for e in range(total.ndim)]
-                    ends = [np.where(mask.reshape(shape), end, FAR) for end in ends]
+                    mask = mask.reshape([-1 if e == d else 1 for e in range(total.ndim)])
+                    kept = mask if kept is None else kept & mask
+            both = (total, total) if kept is None else (np.where(kept, total, FAR), np.where(kept, total, -FAR))
+            first = tuple(range(free))
+            ends = [both[0].min(first, keepdims=True), -both[1].max(first, keepdims=True)]
             shrink = [len(place.group) / n for place, n in zip(places, total.shape, strict=True)]
-            for d in np.argsort(shrink).tolist():  # first along axes of which few places are left
-                place = places[d]
-                ends = [_window(end, d, place.first, place.last) for end in ends]
-            own.append(total[np.ix_(*(place.group for place in places))].ravel())
+            for d in (free + np.argsort(shrink[free:])).tolist():  # first along axes of which few places are left
+                ends = [_window(end, d, places[d].first, places[d].last) for end in ends]
             least.append(ends[0].ravel())
             most.append(-ends[1].ravel())
         return np.stack(own, 1), (np.stack(least, 1), np.stack(most, 1))

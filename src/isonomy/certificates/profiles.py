@@ -173,7 +173,7 @@ def profiles(
         known.compute(everybody, known.scale)
         return known.profiles()
     known.make_room(schedule.rungs)
-    for rung in schedule.rungs if schedule.whole else (schedule.first,):
+    for rung in schedule.rungs if schedule.whole and not moving.tier.nested else (schedule.first,):
         if rung is not None:
             known.compute(everybody, rung)
     turns = 0 if moving.tier.nested else _turns(rounds, known.alone, tight)
@@ -192,7 +192,8 @@ def most_passes(moving: Moving, shift: Displacement, tight: bool, rounds: int, s
         return 0
     if math.isinf(shift.exponent):
         return 1
-    first = len(schedule.rungs) if schedule.whole else int(schedule.first is not None)
+    several = schedule.whole and not moving.tier.nested
+    first = len(schedule.rungs) if several else int(schedule.first is not None)
     alone = moving.kernel.single_radius or not tight
     return first + (_turns(rounds, alone, tight) if schedule.first is not None else 0)
 
