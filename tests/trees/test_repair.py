@@ -128,6 +128,8 @@ def test_a_cut_off_has_the_fewest_flips_of_those_that_cost_little() -> None:
     model, x = fitted("forest", people())
     who = put(x, ["sex"])
     result = isonomy.repair(model, who, progress=None)
+    with pytest.raises(isonomy.errors.FileError, match="not written for scikit-learn.*our own"):
+        result["averaged"].save_original("own.skops")
     (moved,) = (each for each in result if each.name == "another cut-off")
     assert moved.certificate.problem.outcome.threshold == moved.threshold
     judged = moved.certificate.people

@@ -17,6 +17,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.attacks import AttackBudget, Finds
 from isonomy.certificates.protocol import Nearby, Tier, register
 from isonomy.certificates.settling import target_upper
+from isonomy.errors import UnsupportedOperationError
 from isonomy.population.outcome import favourable_places
 from isonomy.problem import Problem
 from isonomy.progress import Progress
@@ -48,6 +49,12 @@ class TreeTier(Tier):
     def __init__(self, problem: Problem, tier: str, float32_run: bool) -> None:
         model, outcome = problem.model, problem.outcome
         assert isinstance(model, TreeModel)
+        if float32_run and model.forest is not None and model.forest.unit < 2.0**-24:
+            raise UnsupportedOperationError(
+                f"arithmetic='float32' covers runs of libraries that add leaves in float32; '{model.name}' adds them in "
+                "float64, and converted to float32 its trees would send people near thresholds elsewhere. Leave "
+                "arithmetic at 'float64'; of a conversion ask with the converted file."
+            )
         places = favourable_places(outcome)
         one = places[0] if len(places) == 1 and places[0] in (0, 1) else 1
         self.problem, self.model, self.size = problem, model, 256
