@@ -128,8 +128,6 @@ def test_a_cut_off_has_the_fewest_flips_of_those_that_cost_little() -> None:
     model, x = fitted("forest", people())
     who = put(x, ["sex"])
     result = isonomy.repair(model, who, progress=None)
-    with pytest.raises(isonomy.errors.FileError, match="not written for scikit-learn.*our own"):
-        result["averaged"].save_original("own.skops")
     (moved,) = (each for each in result if each.name == "another cut-off")
     assert moved.certificate.problem.outcome.threshold == moved.threshold
     judged = moved.certificate.people
@@ -167,7 +165,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         (lambda: Refit(x, people()["approved"], monotone={"nothing": 1}), "monotone"),
         (lambda: isonomy.repair(model, who, tuning=Refit(x, people()["approved"], monotone={"age": 1})), "pipeline"),
         (lambda: isonomy.repair(isonomy.load_model(model, who.schema), who, tuning=Refit(x, x["age"])), "estimator"),
-        (lambda: isonomy.repair(model, who, progress=None)["averaged"].save_original(tmp_path / "x"), "file of its"),
+        (lambda: isonomy.repair(model, who, progress=None)["averaged"].save_original(tmp_path / "x"), "not written for scikit-learn"),
         (lambda: isonomy.repair(model, who, progress=None)["nothing"], "averaged"),
     ]
     for call, word in refused:

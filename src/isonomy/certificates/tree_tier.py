@@ -51,7 +51,7 @@ class TreeTier(Tier):
         assert isinstance(model, TreeModel)
         if float32_run and model.forest is not None and model.forest.unit < 2.0**-24:
             raise UnsupportedOperationError(
-                f"arithmetic='float32' covers runs of libraries that add leaves in float32; '{model.name}' adds them in "
+                f"arithmetic='float32' covers libraries that add leaves in float32; '{model.name}' adds them in "
                 "float64, and converted to float32 its trees would send people near thresholds elsewhere. Leave "
                 "arithmetic at 'float64'; of a conversion ask with the converted file."
             )
