@@ -40,7 +40,7 @@ VALUES = 128
 """Whole numbers along an axis up to which each is a place of its own."""
 
 
-LEAVES, LEAF_PAIRS = 512, 2**20
+LEAVES, PAIRS_HELD = 512, 2**20
 """Leaves of a tree in a box up to which pairs of them are looked at, and such pairs held at a time."""
 
 HELD = 2**18
@@ -99,7 +99,7 @@ class Held:
         key = agree.tobytes()
         if key not in self._pairs:
             count = _runs(self.pieces.tree)[1]
-            few = int((count * count).sum()) <= 8 * LEAF_PAIRS
+            few = int((count * count).sum()) <= 8 * PAIRS_HELD
             found = list(meeting(self.pieces, agree)) if few else []
             none = np.zeros(0, dtype=np.int64)
             i, j = (np.concatenate([none, *(pair[side] for pair in found)]) for side in (0, 1))
@@ -654,7 +654,7 @@ def meeting(pieces: Pieces, agree: Mask) -> Iterator[tuple[Index, Index]]:
         for side in (low[d], high[d]):
             looks |= np.maximum.reduceat(side, begin) > np.minimum.reduceat(side, begin)
     begin, count = begin[looks], count[looks]
-    parts = np.cumsum(count * count) // LEAF_PAIRS
+    parts = np.cumsum(count * count) // PAIRS_HELD
     for part in np.unique(parts).tolist():
         first, each = begin[parts == part], count[parts == part]
         own = np.repeat(each, each)
