@@ -329,7 +329,7 @@ class TreeReach:
         if around.between is None:
             return values, grids
         tight = tight and around.listed
-        for last in range(count - 1, -1, -self.every):  # the largest radius whose grid is small enough
+        for last in [*range(count - 1, 0, -self.every), 0]:  # the largest radius whose grid is small enough
             boxes = around.boxes(last)
             if boxes is None:
                 values[: last + 1], grids[: last + 1] = 0.0, True
