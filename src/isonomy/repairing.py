@@ -129,7 +129,11 @@ class Way:
         Leaves are rounded as that library stores them (XGBoost: float32), so it is another model by these roundings.
         """
         if self._original is None:
-            raise FileError(f"'{self.name}' has no file of its library here; save() writes the same model as our own.")
+            library = self.model.forest.library if isinstance(self.model, TreeModel) and self.model.forest else ""
+            raise FileError(
+                f"'{self.name}' is not written for {library or 'its library'}: averages become files of XGBoost and "
+                "LightGBM only. save() writes the same model as our own, which load_model and every command read."
+            )
         self._original(Path(path))
 
 

@@ -160,9 +160,9 @@ class TreeBounds(Bounds):
             stands[rows] = self.keeps(np.ascontiguousarray(x[rows]), known.upper[rows])
         return np.asarray(stands)
 
-    def reach(self, ground: Form) -> TreeReach:
-        """Return bounds over everybody within a ground cost of individuals."""
-        return TreeReach(self.cells, self.head, self.similarity, ground, self.error)
+    def reach(self, ground: Form, every: int = 1) -> TreeReach:
+        """Return bounds over everybody within a ground cost of individuals; ``every`` as of these."""
+        return TreeReach(self.cells, self.head, self.similarity, ground, self.error, every)
 
     # -- exact extremes -----------------------------------------------------------------------------------
 

@@ -46,6 +46,10 @@ class Pieces(NamedTuple):
         each = (side[part] for side in self[2:])
         return Pieces(self.constant[row : row + 1], self.moving, *each)
 
+    def some(self, which: Mask) -> Pieces:
+        """Return some leaves, of all rows."""
+        return Pieces(self.constant, self.moving, *(side[which] for side in self[2:]))
+
 
 def project(cells: Cells, boxes: Boxes) -> Pieces:
     """Return the trees restricted to boxes."""

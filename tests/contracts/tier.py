@@ -89,10 +89,11 @@ class TierContract:
                     worst = self.changes(tier, z[None], self.near(tier, z, 12)).max(initial=0.0)
                     assert worst <= bound[row, k] + 1e-12 and (worst <= anybody + 1e-12 or radius > furthest)
 
-    def test_whoever_is_proposed_nearby_is_a_row_each(self) -> None:
+    def test_whoever_is_proposed_nearby_is_a_row_each_or_several(self) -> None:
         tier, x = self.tier()
         from isonomy.similarity.regions import Similarity
 
         ball = Similarity(ground_metric("l2", tier.problem.domain.width), 0.5, tier.problem.domain)
         rows = np.array([2, 0])
-        assert tier.nearby(x)(rows, ball, AttackBudget(steps=2, restarts=0)).shape == x[rows].shape
+        near = tier.nearby(x)(rows, ball, AttackBudget(steps=2, restarts=0))
+        assert near.ndim in (2, 3) and (len(near), near.shape[-1]) == x[rows].shape

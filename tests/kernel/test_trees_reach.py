@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kernel.forests import domain_of, form_of, outputs_of, people_of, trees_of
 
+from isonomy.trees.witnesses import most_unequal
 from isonomy_verify import tree_reach
 from isonomy_verify.arithmetic import Array
 from isonomy_verify.domain import Domain
@@ -77,14 +78,18 @@ def test_everybody_in_reach(seed: int, order: float, missing: bool, small: bool)
         tree_reach.REACH_CELLS = 4 if small else cells
         bound = reach.bound(x, radii)[0]
         stands = np.array([bool(reach.stands(x, radius)[0]) for radius in radii])
+        coarse = bounds.reach(ground, 2).bound(x, radii)[0]
+        found, _, whole = most_unequal(reach, x, radii)
     finally:
         tree_reach.REACH_CELLS = cells
     truth = np.array([violation[cost <= r].max(initial=0.0) for r in radii])
     flips = np.array([turned[cost <= r].any() for r in radii])
     assert (bound >= truth - 1e-12).all() and not (stands & flips).any()
-    assert reach.everywhere(x)[0] >= violation.max() - 1e-12
+    assert (coarse >= truth - 1e-12).all() and reach.everywhere(x)[0] >= violation.max() - 1e-12
+    best = [np.flatnonzero(np.abs(people - z).max(1) < 1e-9)[0] for z in found[0]]
     if not small and not missing:
-        assert np.allclose(bound, truth, atol=1e-10)
+        assert np.allclose(bound, truth, atol=1e-10) and whole.all()
+        assert np.allclose(violation[best], truth, atol=1e-10) and (cost[best] <= np.array(radii) + 1e-9).all()
         assert (stands == ~flips).all() or np.abs(share - 0.5).min() < 1e-9
 
 

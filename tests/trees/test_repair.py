@@ -165,7 +165,10 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
         (lambda: Refit(x, people()["approved"], monotone={"nothing": 1}), "monotone"),
         (lambda: isonomy.repair(model, who, tuning=Refit(x, people()["approved"], monotone={"age": 1})), "pipeline"),
         (lambda: isonomy.repair(isonomy.load_model(model, who.schema), who, tuning=Refit(x, x["age"])), "estimator"),
-        (lambda: isonomy.repair(model, who, progress=None)["averaged"].save_original(tmp_path / "x"), "file of its"),
+        (
+            lambda: isonomy.repair(model, who, progress=None)["averaged"].save_original(tmp_path / "x"),
+            "not written for scikit-learn",
+        ),
         (lambda: isonomy.repair(model, who, progress=None)["nothing"], "averaged"),
     ]
     for call, word in refused:

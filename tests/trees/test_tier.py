@@ -20,6 +20,7 @@ import isonomy
 from isonomy import records
 from isonomy.attacks import AttackBudget
 from isonomy.certificates.protocol import Tier, tier_for
+from isonomy.errors import UnsupportedOperationError
 from isonomy.population import Label, Schema
 from isonomy.population.feature import Feature
 from isonomy.problem import Problem
@@ -78,6 +79,7 @@ def cut(head: str, given: np.ndarray, threshold: float | None) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", METRICS)
 @example(242, "sigmoid")  # whose counterpart has an ordinal that the precision of numbers must not move
+@example(15659526, "regression")  # whose witness the precision of numbers leads out of the ball
 @given(st.integers(0, 2**32 - 1), st.sampled_from(sorted(HEADS)))
 @settings(deadline=None, max_examples=40)
 def test_certificates_are_the_truth_over_everybody(kind: str, seed: int, head: str) -> None:
@@ -150,10 +152,12 @@ def test_people_who_move_are_possible_and_within_reach(seed: int) -> None:
     for radius in (0.05, 0.3, 1.5):
         ball = Similarity(ground, radius, DOMAIN)
         near = tier.nearby(people.x)(rows, ball, AttackBudget(seed=seed))
-        assert DOMAIN.contains(near).all()
-        assert (ground.distance_upper(people.x, near) <= radius).all()
         assert np.array_equal(near, tier.nearby(people.x)(rows, ball, AttackBudget(seed=seed)))
-        raised += int((tier.chunk(near).upper > tier.chunk(people.x).upper).sum())
+        each, own = near.reshape(-1, schema.width), np.repeat(people.x, near.shape[1], axis=0)
+        assert DOMAIN.contains(each).all()
+        assert (ground.distance_upper(own, each) <= radius).all()
+        found = tier.chunk(each).upper.reshape(30, -1).max(1)
+        raised += int((found > tier.chunk(people.x).upper).sum())
     assert raised >= 10
 
 
@@ -188,7 +192,7 @@ def on_the_cut(values: tuple[float, float]) -> tuple[TreeModel, Schema]:
         np.zeros(3), np.array([0, -1, -1], np.int32), np.array([[True, False]]), np.zeros(3, bool), np.zeros(3, bool),
         np.array([1, -1, -1], np.int32), np.array([2, -1, -1], np.int32), np.arange(3, dtype=np.int32),
         np.array([[0.0], [values[0]], [values[1]]]), np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1),
-        "logistic", "xgboost", "3.2", classes=("no", "yes"),
+        "logistic", "xgboost", "3.2", classes=("no", "yes"), unit=2.0**-24,
     )  # fmt: skip
     return TreeModel.of(forest, schema), schema
 
@@ -208,3 +212,15 @@ def test_scores_within_the_run_error_of_the_cut_off_are_undecided(arithmetic: st
     found = isonomy.certify_local(model, people, Counterparts.of(schema), 1.0, **options)
     assert (found.decision == "flippable").all() and (found.lower <= found.upper).all()
     assert np.abs(found.upper - found.lower).max() < (1e-9 if arithmetic == "float64" else 1e-5)
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "catboost", "sklearn"])
+def test_libraries_that_add_in_float64_have_no_float32_runs(library: str) -> None:
+    model, schema = on_the_cut((-1.0, 1.0))
+    assert model.forest is not None
+    double = TreeModel.of(dataclasses.replace(model.forest, library=library, unit=2.0**-53), schema)
+    people = isonomy.Population.from_frame(pd.DataFrame({"sex": ["f", "m"]}), schema)
+    with pytest.raises(UnsupportedOperationError, match=f"'{library}' adds them in float64.*converted file"):
+        isonomy.certify_local(double, people, Counterparts.of(schema), 1.0, arithmetic="float32", progress=None)
+    found = isonomy.certify_local(double, people, Counterparts.of(schema), 1.0, progress=None)
+    assert (found.lower <= found.upper).all()

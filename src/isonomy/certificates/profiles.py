@@ -31,9 +31,6 @@ from isonomy_verify.dual import Cells, gains
 if TYPE_CHECKING:
     from isonomy.certificates.displacement import Displacement
 
-FINE = 2
-"""Radii of the grid between a rung of the ladder and the next, which is twice as far."""
-
 FINEST = 8
 """The same where radii are chosen one by one."""
 
@@ -137,7 +134,7 @@ def make_schedule(
     if shift.radius == 0 or math.isinf(shift.radius) or math.isinf(shift.exponent):
         return Schedule((), None, 0.0)
     rungs, uppers = list[float](), list[float]()
-    ladder = _ladder(known.scale, moving.first_flip, moving.diameter)
+    ladder = _ladder(known.scale, moving.first_flip, moving.diameter, 3 if moving.tier.nested else 1)
     if max(ladder, default=0.0) < shift.furthest < FURTHEST:  # further away there is nobody
         ladder.append(shift.furthest)
     for rung in ladder:
@@ -147,7 +144,7 @@ def make_schedule(
         if reached >= 0.97 * everywhere or uppers[-1] > WORSE * min(uppers):
             break
     first = min(rungs, key=known.upper) if rungs else None
-    for radius in subradii(rungs[-1], known.scale)[:-1] if rungs and known.separate else ():
+    for radius in subradii(rungs[-1], known.scale, known.fine)[:-1] if rungs and known.separate else ():
         known.compute(np.arange(len(known.local)), radius)  # a finer grid, for a better multiplier
     dual = Dual(CellBlocks(known.profiles(), moving.weights), shift)
     return Schedule(tuple(rungs), first, dual.bound(shift.radius).multiplier or 0.0)
@@ -176,10 +173,10 @@ def profiles(
         known.compute(everybody, known.scale)
         return known.profiles()
     known.make_room(schedule.rungs)
-    for rung in schedule.rungs if schedule.whole else (schedule.first,):
+    for rung in schedule.rungs if schedule.whole and not moving.tier.nested else (schedule.first,):
         if rung is not None:
             known.compute(everybody, rung)
-    turns = _turns(rounds, known.alone, tight)
+    turns = 0 if moving.tier.nested else _turns(rounds, known.alone, tight)
     share = WORTH if rounds == 1 and known.alone and tight else 0.0
     for _ in range(turns):
         if not (halves := known.halves(schedule, share)):
@@ -195,7 +192,8 @@ def most_passes(moving: Moving, shift: Displacement, tight: bool, rounds: int, s
         return 0
     if math.isinf(shift.exponent):
         return 1
-    first = len(schedule.rungs) if schedule.whole else int(schedule.first is not None)
+    several = schedule.whole and not moving.tier.nested
+    first = len(schedule.rungs) if several else int(schedule.first is not None)
     alone = moving.kernel.single_radius or not tight
     return first + (_turns(rounds, alone, tight) if schedule.first is not None else 0)
 
@@ -223,7 +221,7 @@ class _Known:
 
     def __init__(self, moving: Moving, local: FloatArray, shift: Displacement, largest: float, tight: bool) -> None:
         self.moving, self.shift, self.largest, self.tight = moving, shift, largest, tight
-        self.local, self.scale = local, min(max(shift.radius, NEAREST), FURTHEST)
+        self.local, self.scale, self.fine = local, min(max(shift.radius, NEAREST), FURTHEST), moving.tier.fine
         self.alone = moving.kernel.single_radius or not tight  # does a pass say little of smaller radii, or nothing?
         self.separate = moving.kernel.own_passes or not tight  # does every radius cost passes of its own?
         self.values: dict[float, FloatArray] = {0.0: local}
@@ -239,7 +237,7 @@ class _Known:
 
     def radii(self, rung: float) -> list[float]:
         """Return the radii at which a pass is read."""
-        return [rung] if self.separate else subradii(rung, self.scale)
+        return [rung] if self.separate else subradii(rung, self.scale, self.fine)
 
     def put(self, rows: IntArray, rung: float, radii: Sequence[float], bounds: FloatArray) -> None:
         """Record bounds (rows, radii), the smaller of old and new."""
@@ -331,23 +329,24 @@ class _Known:
         return radius
 
 
-def subradii(rung: float, gamma: float) -> list[float]:
-    """Return the radii of the grid at which a pass at a rung is read: fine ones below it, coarser ones further down.
+def subradii(rung: float, gamma: float, fine: int = 2) -> list[float]:
+    """Return the radii of the grid at which a pass at a rung is read: fine ones below it, coarser ones further down;
+    ``fine`` of them between a radius and twice that.
 
     They are the same numbers for the same γ, so that passes share them.
     """
-    last = math.floor(FINE * math.log2(rung / gamma) + 1e-9)
-    steps = [*range(last - 3 * FINE + 1, last + 1), last - 4 * FINE, last - 5 * FINE]
-    return sorted({radius for step in steps if (radius := gamma * 2.0 ** (step / FINE)) < rung} | {rung})
+    last = math.floor(fine * math.log2(rung / gamma) + 1e-9)
+    steps = [*range(last - 3 * fine + 1, last + 1), last - 4 * fine, last - 5 * fine]
+    return sorted({radius for step in steps if (radius := gamma * 2.0 ** (step / fine)) < rung} | {rung})
 
 
-def _ladder(gamma: float, flip: float, diameter: float) -> list[float]:
-    """Return radii by factors of two, up to the last one before the first change of a category.
+def _ladder(gamma: float, flip: float, diameter: float, step: int) -> list[float]:
+    """Return radii by factors of two, or some such ``step``, up to the last one before the first change of a category.
 
     Beyond it choices of categories multiply, and the bound of the whole domain says nearly as much. Where categories
     change at once there is no such radius, and the ladder has all rungs.
     """
-    rungs = [gamma * 2.0**k for k in range(-1, RUNGS - 1)]
+    rungs = [gamma * 2.0**k for k in range(step - 2 if step == 1 else step, RUNGS - 1, step)]
     if gamma / 2 < flip < rungs[-1]:
         return [*(rung for rung in rungs if rung < flip), flip * (1 - 1e-9)]
     return [rung for rung in rungs if rung < diameter] or [rung for rung in (diameter,) if rung > NEAREST]

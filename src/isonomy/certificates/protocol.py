@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from isonomy_verify.cutting import Cutting
 
 Nearby = Callable[[NDArray[np.int64], "Similarity", "AttackBudget"], FloatArray]
-"""Return one candidate (k, m) for an attack within a ball around each of some rows, or the row itself; not trusted."""
+"""Return a candidate (k, m), or several (k, several, m), for an attack within a ball around each of some rows, or the
+row itself; not trusted."""
 
 Items = tuple[NDArray[np.intp], FloatArray, FloatArray]
 """Owner, cost and value (k,) of every choice that the individuals have."""
@@ -57,6 +58,8 @@ class Tier(ABC):
     size: int  # individuals bounded at a time
     moving_size: int = 1024  # the same where the centre moves
     pair_size: int = 256  # the same of pairs of people
+    nested: bool = False  # whether a pass, or a search, at a radius says as much of smaller ones as one of their own
+    fine: int = 2  # radii from one to twice as far at which a pass with a moving centre is read
     bounds_everybody: bool = True  # whether there is a finite bound of every violation in a bounded domain
     moves_freely: bool = True  # whether individuals are moved for the curve also where none has to
     price: float = 0.0  # multiplications of the bound of one region, about

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.attacks import AttackBudget, Finds
 from isonomy.certificates.protocol import Nearby, Tier, register
 from isonomy.certificates.settling import target_upper
+from isonomy.errors import UnsupportedOperationError
 from isonomy.population.outcome import favourable_places
 from isonomy.problem import Problem
 from isonomy.progress import Progress
@@ -23,7 +25,7 @@ from isonomy.search.branch import Limits
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import Similarity, refused
 from isonomy.trees.model import TreeModel
-from isonomy.trees.witnesses import attaining
+from isonomy.trees.witnesses import attaining, most_unequal
 from isonomy_verify.heads import Head
 from isonomy_verify.models import Known
 from isonomy_verify.tree_bounds import TREE_PARTS, TreeBounds
@@ -33,8 +35,9 @@ from isonomy_verify.trees import margin_errors
 DECIMALS = 6
 """The finest precision of a number that witnesses keep to, in decimals of its raw units."""
 
-TURNS, TRIED, FEW = 3, 5, 3
-"""Of the search for people who move: rounds, people tried in each, and about how many numbers they change at once."""
+TURNS, TRIED, FEW, CHOICES = 2, 5, 3, 8
+"""Of the search for people who move, where grids do not say all: how often each number moves alone, people tried,
+about how many numbers these change at once; and the choices of categories up to which grids are asked for all."""
 
 MORE = 32
 """Times more parts than usual, by which open decisions and gaps are worked on."""
@@ -43,9 +46,17 @@ MORE = 32
 class TreeTier(Tier):
     """The kernel's bounds, ``kernel``, for a problem about trees; all tiers are one."""
 
+    nested, fine = True, 16
+
     def __init__(self, problem: Problem, tier: str, float32_run: bool) -> None:
         model, outcome = problem.model, problem.outcome
         assert isinstance(model, TreeModel)
+        if float32_run and model.forest is not None and model.forest.unit < 2.0**-24:
+            raise UnsupportedOperationError(
+                f"arithmetic='float32' covers libraries that add leaves in float32; '{model.name}' adds them in "
+                "float64, and converted to float32 its trees would send people near thresholds elsewhere. Leave "
+                "arithmetic at 'float64'; of a conversion ask with the converted file."
+            )
         places = favourable_places(outcome)
         one = places[0] if len(places) == 1 and places[0] in (0, 1) else 1
         self.problem, self.model, self.size = problem, model, 256
@@ -66,39 +77,62 @@ class TreeTier(Tier):
     def reach(self, ground: Metric) -> TreeReach:
         """Return the kernel's bounds over balls of a ground cost."""
         with refused():
-            return self.kernel.reach(ground.form)
+            return self.kernel.reach(ground.form, self.fine // Tier.fine)
 
     def attack(self, x: FloatArray, budget: AttackBudget, known: Known | None = None) -> Finds:
         """Return who attains the extremes of the margins, each checked; no search."""
         return self._attained(self.kernel, x)
 
     def nearby(self, x: FloatArray) -> Nearby:
-        """Return a search by random moves, kept where the exact bound of the person grows."""
+        """Return a search for the cell in reach with the largest bound, exact where grids are small enough."""
         return lambda rows, ball, budget: self._surroundings(np.array(x[rows]), ball, budget)
 
     def _surroundings(self, x: FloatArray, ball: Similarity, budget: AttackBudget) -> FloatArray:
-        """Return a person (n, m) within a ball around each row whose bound is the largest of those tried."""
-        rng, domain = np.random.default_rng(budget.seed), ball.kernel.domain
-        best, upper = x.copy(), np.full(len(x), -1.0)
-        for _ in range(TURNS):
-            tried = np.concatenate([self._moved(x, best, ball, rng) for _ in range(TRIED)])
-            inside = domain.contains(tried) & (
-                ball.kernel.form.distance_upper(np.tile(x, (TRIED, 1)), tried) <= ball.kernel.delta
-            )
-            value = np.full(len(tried), -1.0)
-            if inside.any():
-                value[inside] = self.chunk(np.ascontiguousarray(tried[inside])).upper
-            which, own = value.reshape(TRIED, -1).argmax(0), np.arange(len(x))
-            at = which * len(x) + own
-            better = value[at] > upper
-            best[better], upper[better] = tried[at][better], value[at][better]
-        return best
+        """Return people (n, radii, m) around each row, within a ball and smaller ones: those whose bound is the largest
+        in grids, and in the place of the last one the best of those tried beside."""
+        rng, domain, radius = np.random.default_rng(budget.seed), ball.kernel.domain, ball.kernel.delta
+        reach, step = self.kernel.reach(ball.kernel.form, self.fine // Tier.fine), self._precision(x)
+        still = ball.kernel.count(x) > CHOICES
+        radii = [radius / 2**k for k in range(6, 3, -1)]
+        radii += [radius * 2.0 ** (-k / self.fine) for k in range(3 * self.fine, -1, -1)]
+        with refused():
+            people, value, whole = most_unequal(reach, x, radii, step, still=still)
+        rows = np.flatnonzero(~whole[:, -1] | still)
+        numbers = np.flatnonzero(domain.numeric & self._tested)
+        for free in np.tile(rng.permutation(numbers), TURNS) if len(rows) else ():  # all but one number stay
+            start = people[rows, rng.integers(len(radii) - self.fine, len(radii), len(rows))]
+            low, high = start - x[rows], start - x[rows]
+            low[:, free], high[:, free] = -np.inf, np.inf
+            with refused():
+                tried, found, _ = most_unequal(reach, x[rows], radii, step, (low, high), still)
+            better = found > value[rows]
+            i, k = np.nonzero(better)
+            people[rows[i], k], value[rows[i], k] = tried[better], found[better]
+        at = value.argmax(1)
+        best, upper = people[np.arange(len(x)), at][rows], value.max(1)[rows]
+        for _ in range(TRIED if len(rows) else 0):
+            tried = self._moved(x[rows], best, ball, rng)
+            inside = domain.contains(tried) & (ball.kernel.form.distance_upper(x[rows], tried) <= radius)
+            found = np.full(len(rows), -1.0)
+            found[inside] = self.chunk(np.ascontiguousarray(tried[inside])).upper
+            better = found > upper
+            best[better], upper[better] = tried[better], found[better]
+        people[rows, -1] = best
+        flat, own = people.reshape(-1, x.shape[1]), np.repeat(x, len(radii), axis=0)
+        inside = domain.contains(flat) & (ball.kernel.form.distance_upper(own, flat) <= radius)
+        return np.where(inside[:, None], flat, own).reshape(people.shape)
+
+    @cached_property
+    def _tested(self) -> NDArray[np.bool_]:
+        """Return which coordinates trees test."""
+        tested = np.zeros(self.problem.domain.width, dtype=bool)
+        tested[self.model.trees.coordinate[self.model.trees.coordinate >= 0]] = True
+        return tested
 
     def _moved(self, x: FloatArray, start: FloatArray, ball: Similarity, rng: np.random.Generator) -> FloatArray:
         """Return random people (n, m) around ``start``, about within a ball around ``x``."""
         domain, form, radius, n = ball.kernel.domain, ball.kernel.form, ball.kernel.delta, len(x)
-        tested = np.zeros(domain.width, dtype=bool)
-        tested[self.model.trees.coordinate[self.model.trees.coordinate >= 0]] = True
+        tested = self._tested
         numbers = np.flatnonzero(domain.numeric & tested)
         y, step = start.copy(), np.zeros_like(x)
         step[:, numbers] = rng.normal(size=(n, len(numbers))) * (
@@ -161,20 +195,20 @@ class TreeTier(Tier):
 
     def _attained(self, bounds: TreeBounds, x: FloatArray) -> Finds:
         """Return, of the people who attain extremes, the one treated most differently and one decided otherwise."""
-        similarity, exact = self.kernel.similarity, replace(self.head, run_unit=False)
+        exact, own = replace(self.head, run_unit=False), np.arange(len(x))
         with refused():
-            people = attaining(bounds, x, bounds.extremes(x), self._precision(x)).reshape(len(x), -1, x.shape[1])
-        at, own = bounds.enclose(x), np.arange(len(x))
-        lower, other = np.zeros(len(x)), np.array(x)
+            extremes = bounds.extremes(x)
+            people = attaining(bounds, x, extremes, self._precision(x)).reshape(len(x), -1, x.shape[1])
+            similar = self._similar(x, people)
+            if not similar.all():  # the precision of numbers may lead out of a ball
+                people[~similar] = attaining(bounds, x, extremes).reshape(people.shape)[~similar]
+                similar = self._similar(x, people)
+        at, lower, other = bounds.enclose(x), np.zeros(len(x)), np.array(x)
         flips, turned = np.zeros(len(x), dtype=bool), np.array(x)
         mine = exact.decision(at) if exact.decides else np.full(len(x), -1)
-        for y in np.moveaxis(people, 1, 0):
-            rows = own[np.isfinite(y).all(1)]
-            y = np.ascontiguousarray(y[rows])
-            near = similarity.domain.allows(x[rows], y) & (
-                similarity.form.distance_upper(x[rows], y) <= similarity.delta
-            )
-            rows, y = rows[near], y[near]
+        for place in range(people.shape[1]):
+            rows = own[similar[:, place]]
+            y = np.ascontiguousarray(people[rows, place])
             there = bounds.enclose(y)
             change = exact.attained(type(at)(at.low[rows], at.high[rows]), there)
             better = change > lower[rows]
@@ -183,6 +217,13 @@ class TreeTier(Tier):
             turns = (mine[rows] >= 0) & (theirs >= 0) & (mine[rows] != theirs) & ~flips[rows]
             flips[rows[turns]], turned[rows[turns]] = True, y[turns]
         return Finds(lower, other, flips, turned)
+
+    def _similar(self, x: FloatArray, y: FloatArray) -> NDArray[np.bool_]:
+        """Return which people ``y`` (n, k, m) are possible and similar to those (n, m) of ``x``."""
+        similarity, whole = self.kernel.similarity, np.repeat(x, y.shape[1], axis=0)
+        flat = y.reshape(whole.shape)
+        near = similarity.domain.allows(whole, flat) & (similarity.form.distance_upper(whole, flat) <= similarity.delta)
+        return np.asarray(near.reshape(y.shape[:2]))
 
     def _precision(self, x: FloatArray) -> FloatArray:
         """Return the steps (m,) in raw units that the numbers of individuals keep to; 0 where any value may be one, and

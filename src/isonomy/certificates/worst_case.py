@@ -165,6 +165,10 @@ def search(
     def around(job: tuple[float, IntArray, int]) -> Points | None:
         radius, rows, turn = job
         person = nearby(rows, moving.around.resized(radius), replace(budget, seed=budget.seed + turn))
+        if person.ndim == 3:  # each once
+            rows, several = np.repeat(rows, person.shape[1]), person
+            new = np.append(np.ones((len(person), 1), dtype=bool), (person[:, 1:] != person[:, :-1]).any(2), axis=1)
+            person = np.where(new[..., None], several, x[rows].reshape(several.shape)).reshape(len(rows), -1)
         moved = np.flatnonzero((person != x[rows]).any(axis=1) & moving.problem.domain.contains(person))
         if not len(moved):
             return None
@@ -185,11 +189,14 @@ def search(
     radii = search_radii(shift, moving.diameter)
     if not radii or math.isinf(shift.exponent):
         return searched(known, [(radius, every_row, turn) for radius in radii for turn in (0, 1)])
-    points = searched(known, [(radius, every_row, 0) for radius in radii[:NEAR]])
+    first = radii[NEAR - 1 : NEAR] or radii[-1:] if tier.nested else radii[:NEAR]
+    points = searched(known, [(radius, every_row, 0) for radius in first])
     weights = moving.weights if moving.weights.any() else np.ones(len(x))
     now, ahead = (points.mixture(weights, shift.resized(size)) for size in (shift.radius, 2 * shift.radius))
     rise = ahead.value - now.value
     jobs = [(radius, _candidates_at(points, profile, shift, radius, rise), 1) for radius in radii[NEAR:]]
+    if tier.nested:
+        return searched(points, jobs)
     way, unit = points.cost[np.stack([now.dear, ahead.dear])], radii[-1]
     steps = np.rint(2 * np.log2(np.maximum(way / unit, NEAREST)))
     for step in np.unique(steps[way > 0]):

@@ -5,13 +5,18 @@ Nothing here is a bound: whether a person is possible, similar and treated as cl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from isonomy_verify.arithmetic import Array
+from isonomy_verify.domain import Mask
 from isonomy_verify.regions import Index
 from isonomy_verify.similar import Similarity
 from isonomy_verify.tree_bounds import Extremes, TreeBounds
 from isonomy_verify.tree_cells import Axis, Cells
+from isonomy_verify.tree_reach import Around, Found, Planned, TreeReach
 
 
 def attaining(bounds: TreeBounds, x: Array, extremes: Extremes, step: Array | None = None) -> Array:
@@ -24,6 +29,61 @@ def attaining(bounds: TreeBounds, x: Array, extremes: Extremes, step: Array | No
     own = np.repeat(np.ascontiguousarray(x, dtype=np.float64), margins * 2, axis=0)
     y = _people_in(bounds.cells, bounds.similarity, own, first, last, step)
     return np.asarray(y.reshape(n, margins, 2, x.shape[1]))
+
+
+def most_unequal(
+    reach: TreeReach,
+    x: Array,
+    radii: Sequence[float],
+    step: Array | None = None,
+    within: tuple[Array, Array] | None = None,
+    still: bool = False,
+) -> tuple[Array, Array, Mask]:
+    """Return people (n, radii, m) within each of the ascending ``radii`` of the rows of ``x`` who are treated most
+    differently from similar ones, as far as grids say, the bounds (n, radii) of these, and where grids say all.
+
+    ``within`` are the moves (n, m) to which numbers keep; if they are ``still`` categories keep theirs.
+    """
+    x, domain = np.ascontiguousarray(x, dtype=np.float64), reach.domain
+    people, known = np.repeat(x[:, None], len(radii), axis=1), np.full((len(x), len(radii)), -1.0)
+
+    def keep(around: Around, planned: Planned, found: Found) -> None:
+        """Keep, for each radius, of those treated most differently the cheapest."""
+        value, kept = known[around.owner], people[around.owner]
+        for k in range(len(found.worst)):
+            best = found.worst[: k + 1].max()
+            if k and value[k] < best == value[k - 1]:
+                value[k], kept[k] = best, kept[k - 1]
+            inside = np.flatnonzero((found.rank <= k) & (found.value == best) & (best > value[k]))
+            if len(inside):
+                value[k], at = best, int(found.place[inside[found.norm[inside].argmin()]])
+                person = _at_place(reach, around.centre, planned, at, step)
+                if step is not None and reach.ground.distance_upper(around.x, person)[0] > radii[k]:
+                    person = _at_place(reach, around.centre, planned, at, None)
+                kept[k] = person[0]
+
+    ball = reach.ball
+    if still:
+        same = replace(domain, immutable=~domain.numeric)
+        ball = Similarity(reach.ground, 0.0, same, reach.similarity.max_branches, keep=True)
+    whole = reach.over(x, radii, True, 1024, keep, within, ball)[1]
+    return people, known, whole
+
+
+def _at_place(reach: TreeReach, centre: Array, planned: Planned, at: int, step: Array | None) -> Array:
+    """Return a person (1, m) at a place, as near to the centre as may be."""
+    first, last, moving = planned.mine.low.copy(), planned.mine.high.copy(), planned.pieces.moving.tolist()
+    index = np.unravel_index(at, [len(place.group) for place in planned.places]) if moving else ()
+    for d, (k, place, i) in enumerate(zip(moving, planned.places, index, strict=True)):
+        first[0, k] = max(int(first[0, k]), int(planned.grid.first[d][0, place.group[i]]))
+        last[0, k] = min(int(last[0, k]), int(planned.grid.last[d][0, place.group[i]]))
+    axes, integer = [reach.cells.axes[k] for k in moving], reach.domain.integer
+    plain = [(axis.flag < 0 and integer[axis.start]) or not axis.numeric for axis in axes]
+    z = centre.copy() if all(plain) else _people_in(reach.cells, reach.ball, centre, first, last, step)
+    for axis, place, i in zip(axes, planned.places, index, strict=True):
+        if integer[axis.start] and place.least[i] > -np.inf:  # one of several places in a cell
+            z[0, axis.start] = np.clip(centre[0, axis.start], place.least[i], place.most[i])
+    return z
 
 
 def _people_in(
