@@ -135,7 +135,10 @@ def _remedy(plan: Plan, inputs: Inputs, other: OtherReading) -> str:
                 "The model file names its classes, so that their order in the schema is no matter: give the labels "
                 "that it was fitted on"
             )
-    return "Correct the order of 'classes' in [label] of the schema"
+    where = "Correct the order of 'classes' in [label] of the schema"
+    if plan.schema is None:  # then there may be no file to correct
+        where += " (where it was guessed, 'isonomy init' with the same table, model and options writes one)"
+    return where
 
 
 def _question(plan: Plan, inputs: Inputs) -> dict[str, Any]:

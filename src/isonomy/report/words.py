@@ -207,7 +207,8 @@ def size(findings: Findings, upper: str, lower: str, rounded: Rounded) -> str:
     shift = findings.certificate.shift
     who = "" if shift.alone else f"in any {shift.words('these people')} "
     what, unit_ = score(findings), rounded.unit or f" ({unit(findings)})"
-    shown = f"by at least {lower} (shown)" if lower else "a search found no change"
+    one = "" if shift.alone else f", in one {shift.noun}"  # and not in each
+    shown = f"by at least {lower} (shown{one})" if lower else "a search found no change"
     shown = shown if findings.certificate.searched else "no search was made"
     most = f"by at most {upper}{unit_} on average (proved)" if upper != NOTHING else f"on average: {NOTHING}"
     text = f"{who}{what} can change {most}; {shown}."
