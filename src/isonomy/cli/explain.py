@@ -77,8 +77,8 @@ def explain(
     document = {"row": row, "selection": person.selection.as_dict()} | to_json(facts)
     document |= {"outcome": given_class, "favourable": favour, "decided": rule(outcome)}
     among = f"{len(people):,} {'people' if audited is None else 'audited people'}"
-    said = "" if given_class is None else f"Given is {given_class!r}. Decided is {rule(outcome)}."
-    return Answer(document, chain(row_to_terminal(facts, f"One of {among}, {how}"), filter(None, [said])))
+    decision = "" if given_class is None else f"Given is {given_class!r}. Decided is {rule(outcome)}."
+    return Answer(document, chain(row_to_terminal(facts, f"One of {among}, {how}"), filter(None, [decision])))
 
 
 def _place_of(row: int, people: Population, audited: bool) -> int:

@@ -50,7 +50,7 @@ def facts_of(audit: Findings) -> Facts:
             sheet.asked(), sheet.check(),
         )  # fmt: skip
         _MADE[audit] = Facts(
-            sheet.headline, audit.verdict, tuple(_called(each, audit.noun) for each in sections), audit.redacted,
+            sheet.headline, audit.verdict, tuple(_with_noun(each, audit.noun) for each in sections), audit.redacted,
             sheet.marks,
         )  # fmt: skip
     return _MADE[audit]
@@ -64,27 +64,27 @@ _OWN = ("populations-table", "behind", "histogram-table")
 """Tables whose cells are sentences of ours."""
 
 
-def _called(section: Section, noun: str) -> Section:
+def _with_noun(section: Section, noun: str) -> Section:
     """Return a section whose own sentences call the people of the table by a noun; names, values and commands stay."""
     if noun == "people":
         return section
 
-    def called(text: str) -> str:
-        return _PEOPLE.sub(lambda found: f"{found[1]} {noun}" if found[1] else found[0], text)
+    def renamed(text: str) -> str:
+        return _PEOPLE.sub(lambda match: f"{match[1]} {noun}" if match[1] else match[0], text)
 
     facts = tuple(
         each if each.code in ("title", "command", "favourable") else
-        replace(each, words=called(each.words), printed=called(each.printed)) for each in section.facts
+        replace(each, words=renamed(each.words), printed=renamed(each.printed)) for each in section.facts
     )  # fmt: skip
     tables = tuple(
         replace(
-            each, title=called(each.title), notes=rewritten(each.notes, called),
-            rows=rewritten(each.rows, called) if each.code in _OWN else each.rows,
+            each, title=renamed(each.title), notes=rewritten(each.notes, renamed),
+            rows=rewritten(each.rows, renamed) if each.code in _OWN else each.rows,
         )
         for each in section.tables
     )  # fmt: skip
-    sentences, notes = rewritten((section.sentences, section.notes), called)
-    drawn = rewritten(section.drawn, called) if section.code == "finding" else section.drawn
+    sentences, notes = rewritten((section.sentences, section.notes), renamed)
+    drawn = rewritten(section.drawn, renamed) if section.code == "finding" else section.drawn
     return replace(section, facts=facts, tables=tables, sentences=sentences, notes=notes, drawn=drawn)
 
 

@@ -3,8 +3,8 @@
 Per individual, of the whole question and of the protected attributes alone: ``alone`` where a witness who differs in
 protected attributes only is decided otherwise; ``together`` where only one who differs in more is; ``never`` is
 proved of both questions; ``open`` is the rest. Of those who are ``together``, ``others`` is where a witness with the
-same protected attributes is decided otherwise, ``both`` the rest; ``unproved`` counts those of whom it is not proved
-that the attributes alone change nothing, ``unsure`` those of ``both`` of whom that, or the same of the other
+same protected attributes is decided otherwise, ``both`` the rest; ``unproved`` counts those where it is not proved
+that the attributes alone change nothing, ``unsure`` those of ``both`` where that, or the same of the other
 differences, is not proved.
 """
 
