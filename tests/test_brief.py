@@ -38,7 +38,7 @@ def test_certificates_and_their_parts_are_short(certificate: isonomy.Certificate
             assert "\n 0" not in text and "array(" not in text
         assert repr(thing).startswith(type(thing).__name__)
     assert "upper=float64[40]" in repr(local)
-    assert str(local).startswith("40 individuals: mean violation at most 0.")
+    assert str(local).startswith("40 individuals: average largest change at most 0.")
     assert "shows the pair" in str(everywhere)
 
 

@@ -113,7 +113,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class MeanViolation:
-    """Today's mean violation, with confidence: at least ``lower``, at most ``upper``.
+    """Today's average largest change, with confidence: at least ``lower``, at most ``upper``.
 
     ``observed`` is the mean of the window's proved violations. A refused person counts with the largest possible
     violation in ``observed`` and ``upper``, with none in ``lower``.
@@ -244,7 +244,10 @@ def _state_of(
             )
         kept = f"and no distance above gamma = {gamma:g} is shown"
     if mean.lower > epsilon:
-        return "expired", f"Today's mean violation is at least {at_least(mean.lower)}, above epsilon = {epsilon:g}."
+        return (
+            "expired",
+            f"Today's average largest change is at least {at_least(mean.lower)}, above epsilon = {epsilon:g}.",
+        )
     if math.isfinite(reference.largest) and share.lower * reference.largest > epsilon:
         return "expired", (
             f"The schema refuses a share of at least {at_least(share.lower)} of today's people, of whom the "
@@ -257,11 +260,12 @@ def _state_of(
     if mean.upper <= epsilon:
         # A certificate that did not keep its own epsilon vouches for nothing, however well today's people fare.
         return "undecided" if reference.caution else "valid", (
-            f"Today's mean violation is at most {at_most(mean.upper)}, within epsilon = {epsilon:g}, {kept}.{counted}"
+            f"Today's average largest change is at most {at_most(mean.upper)}, within epsilon = {epsilon:g}, "
+            f"{kept}.{counted}"
         )
     return "undecided", (
-        f"Today's mean violation lies between {at_least(mean.lower)} and {at_most(mean.upper)}, on both sides of "
-        f"epsilon = {epsilon:g}: more people, or a tighter tier, would tell.{counted}"
+        f"Today's average largest change lies between {at_least(mean.lower)} and {at_most(mean.upper)}, on both sides "
+        f"of epsilon = {epsilon:g}: more people, or a tighter tier, would tell.{counted}"
     )
 
 

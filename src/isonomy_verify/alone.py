@@ -1,20 +1,22 @@
 """Some features alone: what a certificate claims of everybody when only these may change, everything else equal.
 
 Each question is one of similarity: similar are possible people, of the realizable domain whatever the certificate's,
-who agree in all coordinates but those of the features named, which take any value. Its claims are those of everybody
-alone (:mod:`isonomy_verify.individuals`), in arrays ``alone.0.upper`` and so on, with witnesses of their own.
+who agree in all coordinates but those of the features named, which take any value; or, where the features are *held*,
+those of the certificate's own metric and δ who agree in the features named. Its claims are those of everybody alone
+(:mod:`isonomy_verify.individuals`), in arrays ``alone.0.upper`` and so on, with witnesses of their own.
 
-**Soundness.** The demand is a form whose coordinates are free or equal, so the bounds of the model's own kind cover all
-similar people. Witnesses are all evaluated. Bounds and decisions are derived of everybody or, in a large table, of
-those who are drawn: each with a probability proportional to what the claim could hide below the largest violation that
-a probability can have, and each with the same probability; numbers without a largest one are all derived.
+**Soundness.** The demand is a form, with coordinates that are free or equal or as in the certificate's own, so the
+bounds of the model's own kind cover all similar people. Witnesses are all evaluated. Bounds and decisions are derived
+of everybody or, in a large table, of those who are drawn: each with a probability proportional to what the claim could
+hide below the largest violation that a probability can have, and each with the same probability; numbers without a
+largest one are all derived.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +45,13 @@ def free_form(places: Mapping[str, slice], features: Sequence[str], width: int) 
     return Form(np.zeros((0, width)), math.inf, free, zeros, zeros, zeros, np.ones(width))
 
 
+def held_form(form: Form, places: Mapping[str, slice], features: Sequence[str]) -> Form:
+    """The form that asks what ``form`` does, and that these features are equal."""
+    others = ~free_form(places, features, form.width).free
+    tolerance, relative, share = (np.where(others, each, 0.0) for each in (form.tolerance, form.relative, form.share))
+    return replace(form, free=form.free & others, tolerance=tolerance, relative=relative, share=share)
+
+
 def largest_of(head: Head, upper: Array) -> float:
     """The largest violation that there can be; of numbers, which have none, the largest that is claimed."""
     return head.largest if math.isfinite(head.largest) else float(upper.max())
@@ -50,9 +59,11 @@ def largest_of(head: Head, upper: Array) -> float:
 
 @dataclass(frozen=True)
 class Alone:
-    """One question of a record: its features, its claims, and the bounds that derive them."""
+    """One question of a record: its features, whether these alone change or are held, its claims, and the bounds that
+    derive them."""
 
     features: tuple[str, ...]
+    held: bool
     said: Individuals
     bounds: Bounds
 
@@ -61,18 +72,21 @@ class Alone:
         cls, record: Record, number: int, model: Model, head: Head, similarity: Similarity, places: Mapping[str, slice]
     ) -> Alone:
         """Read a question; ``similarity`` is the certificate's own, on the realizable domain."""
-        features = tuple(record.predicate["claims"]["alone"][number]["features"])
+        about = record.predicate["claims"]["alone"][number]
+        features, held = tuple(about["features"]), bool(about.get("held", False))
         need(len(set(features)) == len(features) > 0, "a question about features that are named twice, or none")
-        form = free_form(places, features, similarity.domain.width)
+        form, delta = free_form(places, features, similarity.domain.width), 1.0
+        if held:
+            form, delta = held_form(similarity.form, places, features), similarity.delta
         asked, question = record.predicate["question"], f"alone.{number}"
-        own = Similarity(form, 1.0, similarity.domain, similarity.max_branches, keep=True)
+        own = Similarity(form, delta, similarity.domain, similarity.max_branches, keep=True)
         bounds = model.bounds(head, own, str(asked["tier"]), asked["arithmetic"] == "float32")
         upper = record.array(f"{question}.upper")
         need(upper.ndim == 1 and len(upper) > 0 and np.isfinite(upper).all(), "bounds of individuals")
         n = len(record.array("people.weights"))
         said = individuals_of(record, n, largest_of(head, upper), question)
         need(((said.decision > 0) == head.decides).all(), "decisions where there are none, or none where there are")
-        return cls(features, said, bounds)
+        return cls(features, held, said, bounds)
 
     def crossed(self) -> int:
         """How many have a lower bound above their upper one."""
@@ -113,6 +127,6 @@ def witnesses(
     return good, counts
 
 
-def claims(features: Sequence[str], said: Individuals, weights: Array) -> dict[str, Any]:
-    """What a certificate says of a question: its features, means and counts."""
-    return {"features": list(features), **said.claims(weights, None)}
+def claims(features: Sequence[str], held: bool, said: Individuals, weights: Array) -> dict[str, Any]:
+    """What a certificate says of a question: its features, whether they are held, means and counts."""
+    return {"features": list(features), **({"held": True} if held else {}), **said.claims(weights, None)}

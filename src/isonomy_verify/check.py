@@ -523,11 +523,12 @@ class _Check:
         return found.say("decisions", not turns.any(), decisions, status)
 
     def features(self) -> None:
-        """What is claimed of everybody when only some features may change: see :mod:`isonomy_verify.alone`."""
+        """What is claimed of everybody when only some features may change, or all but some."""
         found, record, n = self.found, self.record, self.found.individuals
         for number_, said in enumerate(self.claims.get("alone", [])):
             own = Alone.of(record, number_, self.model, self.head, self._realizable(), self.places)
-            name, implied = f"only {listed(own.features)}", claims_alone(own.features, own.said, self.weights)
+            name = f"{'all but' if own.held else 'only'} {listed(own.features)}"
+            implied = claims_alone(own.features, own.held, own.said, self.weights)
             holds = json.dumps(said, sort_keys=True) == json.dumps(implied, sort_keys=True) and not own.crossed()
             counts = ", ".join(f"{count:,} {kind}" for kind, count in implied["decisions"].items())
             found.say(name, holds, f"means from {implied['lower']} to {implied['upper']}; decisions: {counts}")
@@ -596,7 +597,8 @@ class _Check:
             holds &= all(number(self.claims[name]) == number(said[name]) for name in ("upper", "lower", "hidden"))
             found.proved_upper, found.proved_lower = implied["upper"], implied["lower"]
         said_of = " and ".join(f"from {claim['lower']} to {claim['upper']}" for claim, _ in pairs)
-        detail = f"{shift.words('')}: mean violation {said_of.replace(' and ', ', decisions that can change ')}{word}"
+        said_of = said_of.replace(" and ", ", decisions that can change ")
+        detail = f"{shift.words('')}: average largest change {said_of}{word}"
         if found.seed is not None:
             most = (float(inflated(self.profiles.largest)), 1.0)  # true of anybody
             missed = [min(_missed(claim), top) for (claim, _), top in zip(pairs, most, strict=False)]

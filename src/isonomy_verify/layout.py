@@ -383,7 +383,9 @@ def _alone_arrays(said: Any) -> set[str]:
     if not isinstance(said, list) or len(said) > QUESTIONS:
         raise BadInput("The certificate is damaged: 'claims.alone' must be a list of claims.")
     for each in said:
-        Part({**PARTS["claims.local"].must, "features": texts}).check(each, "claims.alone")
+        Part({**PARTS["claims.local"].must, "features": texts}, {"held": lambda value: value is True}).check(
+            each, "claims.alone"
+        )
     return {f"alone.{number}.{name}" for number in range(len(said)) for name in ARRAYS["local"]}
 
 

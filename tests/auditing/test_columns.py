@@ -76,6 +76,17 @@ def test_a_model_that_reads_a_further_outcome_keeps_it(table: pd.DataFrame) -> N
         assert any(f"always saying the most frequent class is right for {base:.3f}" in note for note in made.notes)
 
 
+def test_bands_and_copies_of_a_number_are_further_outcomes() -> None:
+    rng = np.random.default_rng(0)
+    years, grade = rng.integers(0, 40, 300), rng.integers(0, 20, 300)
+    salary = 20000.0 + 900 * years + 700 * grade + rng.normal(0, 3000, 300).round()
+    bands = np.array(["low", "mid", "high"])[np.digitize(salary, [30000, 48000])]
+    frame = {"years": years, "salary_grade": grade, "salary_band": bands, "salary_net": salary * 0.7, "salary": salary}
+    guess = guess_schema(pd.DataFrame(frame), {}, "t", Roles(label="salary"), numbers=True)
+    assert set(guess.left_out) == {"salary_band", "salary_net"}, "a grade with noise between it and pay is an input"
+    assert "says most of what 'salary' does" in guess.left_out["salary_band"]
+
+
 @pytest.mark.parametrize("live", [True, False])
 def test_a_grade_is_a_number_for_a_model_of_numbers(live: bool, table: pd.DataFrame, tmp_path: Path) -> None:
     """0 to 20 points, in whole numbers, look like classes otherwise."""

@@ -62,6 +62,20 @@ def test_an_audit_stops_and_names_both_accuracies_and_both_ways_out(plan: dict[s
     assert len(shares) == 4 and shares[0] + shares[2] == pytest.approx(100) and shares[0] < 35 < 65 < shares[2]
 
 
+def test_a_guessed_order_has_a_way_out_that_exists(plan: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """From a table and a model alone there is no schema whose classes could be corrected."""
+    from isonomy.cli import main
+
+    words = ["--label", "outcome", "--protected", "sex", "--gamma", "0", "--limit", "40"]
+    assert main(["audit", plan["data"], plan["model"], *words]) == 2
+    assert "'isonomy init' with the same table, model and options writes one" in capsys.readouterr().err
+    folder = Path(plan["data"]).parent / "asked"
+    assert main(["init", plan["data"], plan["model"], *words[:4], "--out", str(folder)]) == 0
+    schema = folder / "schema.toml"
+    schema.write_text(schema.read_text().replace('["approved", "rejected"]', '["rejected", "approved"]'))
+    assert main(["audit", str(folder / "audit.toml"), *words[4:], "--out", str(folder / "out")]) == 0
+
+
 def test_both_ways_out(plan: dict[str, Any]) -> None:
     found = isonomy.audit(plan | QUICK | {"as_read": True}, progress=None)
     note = "As it is read, the model agrees with"

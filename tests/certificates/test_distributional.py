@@ -359,13 +359,15 @@ def test_a_certificate_says_the_sentence_of_the_report() -> None:
     """Of a shift by its very number, of nobody but the individuals at γ = 0, and that nobody was searched."""
     network, some = perceptron(np.random.default_rng(5), WIDTH, 2), people(3, 5)
     found = quietly(network, some, COUNTERPARTS, 1.0, 0.12345678)
-    assert str(found).startswith("No population within 0.12345678 of these 3 individuals has a mean violation above 0.")
+    assert str(found).startswith(
+        "No population within 0.12345678 of these 3 individuals has an average largest change above 0."
+    )
     assert "; an explicit population reaches 0." in str(found)
     assert found.headline("0.0001", "0.0000").endswith("above 0.0001; an explicit population reaches less than 0.0001.")
-    assert found.headline("1", None).endswith("above 1; a search found no violation.")
-    assert replace(found, searched=False).headline("1", None).endswith("above 1; no violation was searched for.")
+    assert found.headline("1", None).endswith("above 1; a search found no change.")
+    assert replace(found, searched=False).headline("1", None).endswith("above 1; no change was searched for.")
     still = replace(found, shift=found.shift.resized(0.0))
-    assert str(still).startswith("The mean violation over these 3 individuals is at most 0.")
+    assert str(still).startswith("The average largest change over these 3 individuals is at most 0.")
     assert "; counterparts that were found reach 0." in str(still)
 
 
@@ -377,10 +379,12 @@ def test_a_weighted_mean_is_not_called_the_mean() -> None:
     weights = np.where(plain.local.lower == plain.local.lower.max(), 0.0, 1.0)
     found = quietly(network, replace(some, weights=weights), COUNTERPARTS, 1.0, 0.0)
     assert found.upper < plain.lower
-    assert str(found).startswith("The mean violation over these 3 individuals (weighted) is at most 0.")
+    assert str(found).startswith("The average largest change over these 3 individuals (weighted) is at most 0.")
     moved = replace(found, shift=found.shift.resized(0.1))
-    assert str(moved).startswith("No population within 0.1 of these 3 individuals (weighted) has a mean violation")
-    assert "3 individuals (weighted): mean violation at most" in str(found.local)
+    assert str(moved).startswith(
+        "No population within 0.1 of these 3 individuals (weighted) has an average largest change"
+    )
+    assert "3 individuals (weighted): average largest change at most" in str(found.local)
 
 
 @pytest.mark.slow

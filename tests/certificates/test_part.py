@@ -129,9 +129,11 @@ def test_a_part_of_people_who_are_all_treated_alike_is_whole() -> None:
 def test_the_sentence() -> None:
     found = certify(network(), X, METRIC, 0.2, Part(0.1), epsilon=0.9, **QUIET)
     said = str(found)
-    assert said.startswith("No part of these 30 individuals that holds at least 10 % of them has a mean")
+    assert said.startswith("No part of these 30 individuals that holds at least 10 % of them has an average")
     assert "an explicit part reaches" in said and found.verdict == "certified"
-    assert str(certify(network(), X, METRIC, 0.2, Part(1), **QUIET)).startswith("The mean violation over these 30")
+    assert str(certify(network(), X, METRIC, 0.2, Part(1), **QUIET)).startswith(
+        "The average largest change over these 30"
+    )
     assert "12.5 % of them" in headline(Part(0.125), "them", "0.1", None)
     heavy = population([float(1 + place % 2) for place in range(30)])
     weighted = certify(network(), heavy, Counterparts.of(heavy.schema), 1.0, Part(0.1), **QUIET)

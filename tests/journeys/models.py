@@ -117,7 +117,12 @@ def _torch(x: pd.DataFrame, y: pd.Series) -> Fitted:
             given = np.asarray(columns.transform(rows[list(x.columns)]), dtype=np.float32)
             return np.asarray(module(torch.tensor(given))[:, 0])
 
-    return Fitted(module, predict, None)
+    def save(folder: Path) -> Path:
+        rows = torch.export.Dim("rows")
+        exported = torch.export.export(module, (encoded[:2],), dynamic_shapes=({0: rows},))
+        return _saved(lambda path: torch.export.save(exported, path), folder / "model.pt2")
+
+    return Fitted(module, predict, save)
 
 
 class Points:

@@ -23,6 +23,8 @@ from tests.journeys.models import KINDS, Fitted, fit
 import isonomy
 from isonomy.cli import main
 from isonomy.population import Schema
+from isonomy.report.facts import facts_of
+from isonomy.report.text import to_json
 from isonomy.service import Settings, create_app
 from isonomy.service.served import Served
 
@@ -154,17 +156,17 @@ def predict_raw(case: Case, fitted: Fitted, frame: pd.DataFrame, raw: dict[str, 
     return float(fitted.predict(like.astype(case.inputs(frame).dtypes.to_dict()))[0])
 
 
-@pytest.mark.parametrize(("table", "kind"), [each for each in PATHS if each.values[1] not in ("torch", "anything")])
+@pytest.mark.parametrize(("table", "kind"), PATHS)
 def test_on_the_command_line(
     table: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     case = CASES[table]
-    frame = case.make()
+    frame = tables.loans(gaps=False) if (table, kind) == ("loans", "torch") else case.make()
     fitted = fit(kind, case.inputs(frame), frame[case.label])
-    assert fitted.save is not None
-    model = fitted.save(tmp_path).name
     frame.to_csv("people.csv", index=False)
+    asked_live = fitted.save is None  # a model that can only be asked is asked in Python; commands read what was saved
+    model = "" if fitted.save is None else fitted.save(tmp_path).name
 
     def answered(*words: str) -> tuple[int, Any]:
         capsys.readouterr()
@@ -172,7 +174,13 @@ def test_on_the_command_line(
         return status, json.loads(capsys.readouterr().out)
 
     asked = ["audit", "people.csv", model, *case.words, "--limit", "16"]
-    status, facts = answered(*asked, "--out", "out")
+    if asked_live:
+        live = isonomy.audit(fitted.model, frame, **case.asked, limit=16, quiet=True, progress=None)
+        live.save("out")
+        live.save("o")
+        status, facts = 0, to_json(facts_of(live.findings))
+    else:
+        status, facts = answered(*asked, "--out", "out")
     people = pd.read_parquet("out/individuals.parquet")
     rows = frame.iloc[people["row"]]
     truth = truth_of(case, fitted, case.inputs(rows), Schema.from_toml(Path("out/question/schema.toml")))
@@ -188,10 +196,11 @@ def test_on_the_command_line(
     low, high = truth.change.mean() - CLOSE * scale, truth.change.mean() + CLOSE * scale
     assert facts["lower"] <= high and facts["upper"] >= low
     for epsilon, right in ((truth.change.mean() / 2, 1), (min(1.0, 2 * truth.change.mean()), 0)):
-        if table != "salaries" or epsilon > 1:  # half of nothing is nothing
+        if not asked_live and (table != "salaries" or epsilon > 1):  # half of nothing is nothing
             assert answered("audit", "out/question/audit.toml", "--epsilon", str(epsilon), "--out", "o")[0] == right
 
-    status, checked = answered("verify", "out/certificate.json", "--model", model, "--data", "people.csv")
+    originals = () if asked_live else ("--model", model, "--data", "people.csv")
+    status, checked = answered("verify", "out/certificate.json", *originals)
     assert status == 0 and checked["accepted"]
     place = int(truth.flips.argmax()) if flips else 0
     status, told = answered("explain", "out", "--id", str(people[case.id][place]))

@@ -85,7 +85,8 @@ def test_a_counterpart_that_is_shown_is_not_taken_for_one_with_another_decision(
     assert found.decision.tolist() == ["flippable", "flippable"] and found.witnesses.counterpart[0, 0] == 9
     one, other = (str(facts_of_row(found, place, place).fact("decision")) for place in (0, 1))
     assert one == (
-        "A similar person with another decision was found, not the one shown: no 0.5250, yes 0.4750, with age 1 → 0."
+        "A similar person with another decision was found, not the one shown: no = 0.5250, yes = 0.4750, with age "
+        "1 → 0."
     )
     assert other == "A similar person with another decision was found."
 

@@ -100,6 +100,9 @@ def test_people_have_the_noun_that_is_given() -> None:
     assert "of 70 applicants (" in facts.headline and "applicants not given “yes”" in facts["finding"].sentences[0]
     assert any("of 70 applicants (" in str(line) for line in to_terminal(facts))
     assert "of 70 applicants (" in to_markdown(facts) and "of 70 applicants (" in read(render(named)).text
+    for text in ("\n".join(map(str, to_terminal(facts))), to_markdown(facts), read(render(named)).text):
+        assert "these people" not in text.lower() and "of 70 people" not in text and "these applicants" in text
+    assert facts.fact("title").value == facts_of(plain).fact("title").value
     assert named.certificate is plain.certificate and named.people.schema.hash() == plain.people.schema.hash()
 
 

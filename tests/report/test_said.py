@@ -94,16 +94,25 @@ def test_a_certified_mean_stands_beside_the_decisions_that_change() -> None:
 KIND = st.sampled_from(["certified", "flippable", "undecided"])
 
 
-@given(pairs=st.lists(st.tuples(KIND, KIND), min_size=1, max_size=60), searched=st.booleans())
+@given(
+    three=st.lists(st.tuples(KIND, KIND, KIND), min_size=1, max_size=60), searched=st.booleans(), asked=st.booleans()
+)
 @settings(max_examples=60, deadline=None)
-def test_the_finding_adds_up_and_says_no_more_than_is_known(pairs: list[tuple[str, str]], searched: bool) -> None:
-    """Everybody is counted once: changed by the attributes alone, only with more, proved of both, or open; and "only"
-    is said where it is proved that the attributes alone change nothing."""
-    base = audit()
-    whole, own = ([pair[side] for pair in pairs] for side in (0, 1))
-    joint = object.__new__(ChangeAlone)
+def test_the_finding_adds_up_and_says_no_more_than_is_known(
+    three: list[tuple[str, str, str]], searched: bool, asked: bool
+) -> None:
+    """Everybody is counted once: changed by the attributes alone, only with more, proved of both, or open. "Only" is
+    said where it is proved that the attributes alone change nothing, and "together" where the other differences alone
+    were not shown to; of these nothing is said where they were not asked about."""
+    base, pairs = audit(), [each[:2] for each in three]
+    whole, own, apart = ([each[side] for each in three] for side in range(3))
+    joint, held = object.__new__(ChangeAlone), object.__new__(ChangeAlone)
     joint.__dict__.update(base.alone[0].__dict__ | {"certificate": decided(base.alone[0].certificate, own)})
-    found = with_decisions(dataclasses.replace(base, alone=(joint,), people=base.people[: len(pairs)]), whole, searched)
+    held.__dict__.update(joint.__dict__ | {"certificate": decided(base.alone[0].certificate, apart), "held": True})
+    found = dataclasses.replace(
+        base, alone=(joint,), held=held if asked else None, people=base.people[: len(pairs)]
+    )  # fmt: skip
+    found = with_decisions(found, whole, searched)
     turns, n = Turns(found), len(pairs)
     counts, said = turns.counts(), finding(found, turns, similar(base))
     assert sum(counts.values()) == n
@@ -122,8 +131,16 @@ def test_the_finding_adds_up_and_says_no_more_than_is_known(pairs: list[tuple[st
         return
     share = whole_percent(counts["alone"], n)
     assert said.startswith(f"For {counts['alone']} of {n} people ({share}) another age or sex alone would change the ")
-    sure = all(other == "certified" for one, other in pairs if one == "flippable" != other)
-    assert (f", for {counts['together']} only together with" in said) == (counts["together"] > 0 and sure)
+    more = [each[1:] for each in three if each[0] == "flippable" != each[1]]
+    if not asked:
+        sure = all(other == "certified" for other, _ in more)
+        assert (f", for {len(more)} only where" in said) == (len(more) > 0 and sure) and "together" not in said
+    else:
+        both = [each for each in more if each[1] != "flippable"]
+        sure = all(each == ("certified", "certified") for each in both)
+        assert (f", for {len(both)} only together with" in said) == (len(both) > 0 and sure)
+        others, word = len(more) - len(both), "others such a difference" if both else "a small difference of"
+        assert (f", for {others} {word}" in said and " alone would" in said) == (others > 0)
     assert (f"for {counts['never']} it is proved that neither can" in said) == (counts["never"] > 0)
     assert (f"for {counts['open']} neither is shown nor proved" in said) == (counts["open"] > 0)
     assert ("no search was made" in said) == (counts["open"] > 0 and not searched)

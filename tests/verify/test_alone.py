@@ -15,7 +15,7 @@ import pytest
 import isonomy
 from isonomy import records
 from isonomy.certificates import alone as alone_module
-from isonomy.certificates.alone import changes_alone, questions
+from isonomy.certificates.alone import change_held, changes_alone, questions
 from isonomy.certificates.assembled import Assembled
 from isonomy.certificates.local import certify_local
 from isonomy.networks import Network
@@ -91,6 +91,68 @@ def test_the_claims_are_those_of_listing_everybody(seed: int, tmp_path: Path) ->
     assert [each["features"] for each in said] == [list(each) for each in ASKED]
     for each, change in zip(said, alone, strict=True):
         assert change.certificate.mean_upper <= each["upper"] and each["lower"] <= change.certificate.mean_lower
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_changes_while_attributes_are_held_is_claimed_and_derived(seed: int, tmp_path: Path) -> None:
+    certificate, alone = certified(seed)
+    change = change_held(certificate, ASKED[0])
+    assert change is not None and change.held and change.claimed is not None
+    model, x, place = certificate.problem.model, certificate.x, SCHEMA.slices["pay"].start
+    local = change.certificate
+    for person, lower, upper, decision in zip(x, local.lower, local.upper, local.decision, strict=True):
+        others = np.repeat(person[None], 201, axis=0)
+        others[:, place] = np.clip(person[place] + np.linspace(-0.05, 0.05, 201), 0, 1)
+        given, mine = model(others), model(person[None])
+        truth = np.abs(given - mine).max()
+        turned = ((given[:, 1] >= given[:, 0]) != (mine[:, 1] >= mine[:, 0])).any()
+        assert lower <= upper and truth <= upper + 1e-12 and truth - 1e-3 <= lower + 0.02
+        assert not (turned and decision == "certified")
+    own = local.witnesses.counterpart
+    held = [place for name in ASKED[0] for place in range(SCHEMA.slices[name].start, SCHEMA.slices[name].stop)]
+    assert (np.asarray(own)[:, held] == x[:, held]).all() and (np.asarray(own) != x).any()
+    assert (local.upper <= certificate.local.upper + 1e-9).all()
+    records.write(tmp_path, certificate, alone=[*alone, change])
+    found = verify(tmp_path)
+    name = 'all but "sex", "race", "age"'
+    assert found.accepted and {name, f"witnesses, {name}", f"bounds, {name}"} < {each for each, _, _ in found.claims}
+    said = json.loads((tmp_path / "certificate.json").read_text())["predicate"]["claims"]["alone"]
+    assert [each.get("held", False) for each in said] == [False] * len(ASKED) + [True]
+
+    def status_of(lie: Any) -> set[str]:
+        records.write(tmp_path, certificate, alone=[*alone, change])
+        lie()
+        return {each for each, status, _ in verify(tmp_path).claims if status == "rejected"}
+
+    def halve(array: Any) -> None:
+        array *= 0.5
+
+    last = f"alone.{len(ASKED)}"
+    assert f"bounds, {name}" in status_of(lambda: forged(tmp_path, f"{last}.upper", halve))
+
+    def other_sex(array: Any) -> None:
+        array.reshape(-1, SCHEMA.width)[:, [0, 1]] = array.reshape(-1, SCHEMA.width)[:, [1, 0]]
+
+    assert f"witnesses, {name}" in status_of(lambda: forged(tmp_path, f"{last}.counterpart", other_sex))
+
+    def as_free(predicate: Any) -> None:
+        del predicate["claims"]["alone"][-1]["held"]
+
+    assert status_of(lambda: edit(tmp_path, as_free)), "bounds of a smaller question do not hold of another one"
+
+    def not_true(predicate: Any) -> None:
+        predicate["claims"]["alone"][-1]["held"] = False
+
+    with pytest.raises(BadInput):
+        status_of(lambda: edit(tmp_path, not_true))
+
+
+def test_nothing_is_asked_of_what_is_held_where_nothing_else_differs() -> None:
+    certificate, _ = certified(0)
+    same = replace(SCHEMA, features=tuple(replace(each, tolerance=None) for each in SCHEMA.features))
+    metric = isonomy.Counterparts.of(same)
+    alike = isonomy.certify(certificate.problem.model, certificate.people, metric, 1.0, progress=None)
+    assert change_held(alike, ASKED[0]) is None and change_held(certificate, ()) is None
 
 
 def evidence(path: Path, certificate: Any, asked: Any) -> dict[str, bytes]:

@@ -17,6 +17,9 @@ from isonomy.population.feature import LARGEST_WHOLE
 AGREES = 0.85
 """Share of rows from which on a column of two values, named like the outcome, is taken for another outcome."""
 
+FEW_CLASSES = 20
+"""A number with more values than these is an amount, and no class."""
+
 MOSTLY = 0.9
 """Share of cells from which on a column holds what they look like."""
 
@@ -74,12 +77,17 @@ def further_outcomes(table: pd.DataFrame, label: str, others: Iterable[str]) -> 
     one gives the other away."""
     words = _words(label)
     outcome = table[label].map(text_of, na_action="ignore")
-    if outcome.nunique() != 2:
-        return {}
     alike: dict[str, str] = {}
     for name in others:
         shared = sorted(words & _words(name))
-        if not shared or table[name].nunique() != 2:
+        if shared and outcome.nunique() > FEW_CLASSES and table[label].dtype.kind in "iuf":
+            if _gives_away(table[label], table[name]):
+                alike[name] = (
+                    f"it looks like another outcome: {shared[0]!r} is in its name, too, and it says most of what "
+                    f"{label!r} does"
+                )
+            continue
+        if not shared or outcome.nunique() != 2 or table[name].nunique() != 2:
             continue
         counts = pd.crosstab(outcome, table[name].map(text_of, na_action="ignore")).to_numpy()
         total = counts.sum()
@@ -90,6 +98,14 @@ def further_outcomes(table: pd.DataFrame, label: str, others: Iterable[str]) -> 
                 f"{100 * agree:.0f} % of the rows"
             )
     return alike
+
+
+def _gives_away(outcome: pd.Series, other: pd.Series) -> bool:
+    """Return whether another column is nearly a number's ranks, or bands of it: each value stands for one range."""
+    if other.dtype.kind in "iuf" and other.nunique() > FEW_CLASSES:
+        return bool(abs(outcome.rank().corr(other.rank())) >= AGREES)
+    groups = other.map(text_of, na_action="ignore").iloc[np.argsort(outcome.to_numpy())].dropna()
+    return 1 < groups.nunique() <= FEW_CLASSES and int((groups != groups.shift()).sum()) == groups.nunique()
 
 
 def _words(name: str) -> frozenset[str]:

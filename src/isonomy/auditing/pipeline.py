@@ -17,7 +17,7 @@ import numpy as np
 
 from isonomy.auditing.inputs import Inputs, check_rows, read_inputs, read_model, with_ids
 from isonomy.auditing.plan import Plan
-from isonomy.certificates.alone import changes_alone, questions
+from isonomy.certificates.alone import change_held, changes_alone, questions
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import certify
 from isonomy.certificates.options import CHUNK
@@ -82,6 +82,9 @@ def run(
     assert people is not None
     people = people if plan.redact else with_ids(people, plan)
     group, refusal = _groups(certificate, people)
+    asked = questions(people.schema, certificate.problem.model.read_features(people.schema))
+    own = (each for each in asked if all(people.schema[name].protected for name in each))
+    protected = max(own, key=len, default=())
     return Findings(
         title=plan.name or people.schema.name,
         people=people,
@@ -89,9 +92,8 @@ def run(
         certificate=certificate,
         group=group,
         group_refusal=refusal,
-        alone=changes_alone(
-            certificate, questions(people.schema, certificate.problem.model.read_features(people.schema)), work
-        ),
+        alone=changes_alone(certificate, asked, work),
+        held=change_held(certificate, protected, work),
         shifts_asked=bool(plan.shift),
         shifts=tuple(
             ObservedShift(name, wasserstein(people, other, order=plan.order, ground=inputs.ground, seed=plan.seed))
@@ -133,7 +135,10 @@ def _remedy(plan: Plan, inputs: Inputs, other: OtherReading) -> str:
                 "The model file names its classes, so that their order in the schema is no matter: give the labels "
                 "that it was fitted on"
             )
-    return "Correct the order of 'classes' in [label] of the schema"
+    where = "Correct the order of 'classes' in [label] of the schema"
+    if plan.schema is None:  # then there may be no file to correct
+        where += " (where it was guessed, 'isonomy init' with the same table, model and options writes one)"
+    return where
 
 
 def _question(plan: Plan, inputs: Inputs) -> dict[str, Any]:

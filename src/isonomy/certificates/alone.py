@@ -1,7 +1,8 @@
-"""Some features alone: what changes over all their values, everything else equal.
+"""Some features alone: what changes over all their values, everything else equal; and what changes while they are held.
 
-These are further questions about the same people: similar are those who agree in all but the features named, in the
-realizable domain whatever the certificate's. A record claims their answers beside those of the whole question.
+These are further questions about the same people: similar are those who agree in all but the features named, or those
+of the certificate who agree in the features named, in the realizable domain whatever the certificate's. A record claims
+their answers beside those of the whole question.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ ROWS = 2**13
 
 @dataclass(frozen=True, eq=False)
 class ChangeAlone:
-    """The change by some ``features`` alone, bounded in ``certificate`` for the individuals of another one.
+    """The change by some ``features`` alone, bounded in ``certificate`` for the individuals of another one; where they
+    are ``held``, by everything else within the other one's metric and δ.
 
     ``claimed`` is what a record claims of it; None of a kind of model that the checker does not know.
     """
@@ -43,6 +45,7 @@ class ChangeAlone:
     features: tuple[str, ...]
     certificate: LocalCertificate = field(repr=False)
     claimed: Individuals | None = field(repr=False)
+    held: bool = False
 
     __repr__ = brief
 
@@ -74,6 +77,24 @@ def alone_problem(problem: Problem, features: tuple[str, ...]) -> Problem:
     )
 
 
+def held_problem(problem: Problem, features: tuple[str, ...]) -> Problem | None:
+    """Return the problem of the same metric and δ in which similar people agree in these features; None where they
+    then agree in all that is read, and of metrics that do not ask one coordinate at a time."""
+    schema, metric = problem.schema, problem.metric
+    if schema is None or not isinstance(metric, Counterparts) or not problem.delta > 0:
+        return None
+    held = alone_problem(problem, features).metric.free
+    free, tolerance, relative = (
+        metric.free & ~held,
+        *(np.where(held, 0.0, x) for x in (metric.tolerance, metric.relative)),
+    )
+    moves = free | (tolerance > 0) | (relative > 0)
+    if not any(moves[schema.slices[name]].any() for name in problem.model.read_features(schema)):
+        return None
+    same = Counterparts(tolerance, free, relative, metric.origin, metric.unit, names=metric.names)
+    return replace(problem, metric=same, domain=schema.domain("realizable"))
+
+
 def changes_alone(
     certificate: Certificate, asked: list[tuple[str, ...]], work: Path | None = None
 ) -> tuple[ChangeAlone, ...]:
@@ -88,14 +109,28 @@ def changes_alone(
     if certificate.people is None:
         return ()
     folders = [None if work is None else work / "columns" / f"alone-{number}" for number in range(len(asked))]
-    return tuple(_change(certificate, features, folder) for features, folder in zip(asked, folders, strict=True))
+    return tuple(
+        _change(certificate, alone_problem(certificate.problem, features), features, folder)
+        for features, folder in zip(asked, folders, strict=True)
+    )
 
 
-def _change(certificate: Certificate, features: tuple[str, ...], folder: Path | None) -> ChangeAlone:
-    problem, x = alone_problem(certificate.problem, features), certificate.x
-    assert isinstance(problem.metric, Counterparts)
+def change_held(certificate: Certificate, features: tuple[str, ...], work: Path | None = None) -> ChangeAlone | None:
+    """Bound the change by everything that was asked about but these features, as :func:`changes_alone` does; None
+    without features, where nothing is left, or where that cannot be asked."""
+    problem = held_problem(certificate.problem, features) if features else None
+    if certificate.people is None or problem is None:
+        return None
+    folder = None if work is None else work / "columns" / "held"
+    return replace(_change(certificate, problem, features, folder), held=True)
+
+
+def _change(certificate: Certificate, problem: Problem, features: tuple[str, ...], folder: Path | None) -> ChangeAlone:
+    x, metric = certificate.x, problem.metric
+    assert isinstance(metric, Counterparts)
     tier = tier_for(problem, certificate.tier, certificate.arithmetic == "float32")
-    size, places = block_rows(tier, x), np.flatnonzero(problem.metric.free)
+    size = block_rows(tier, x)
+    places = np.flatnonzero(metric.free | (metric.tolerance > 0) | (metric.relative > 0))
     size *= max(1, ROWS // size)  # whole blocks, so that bounds do not depend on how many are asked about at a time
     blocks = (slice(start, start + size) for start in range(0, len(x), size))
     columns = joined((_columns(problem, certificate, rows, places) for rows in blocks), folder)

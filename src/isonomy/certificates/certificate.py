@@ -414,11 +414,14 @@ def headline(
     """
     most = f"{upper} ({unit})" if unit else upper
     if not shift.alone:
-        text = f"No {shift.words(who)} has a mean violation above {most}"
+        text = f"No {shift.words(who)} has an average largest change above {most}"
         who_reaches = f"an explicit {shift.noun} reaches"
     else:
-        text, who_reaches = f"The mean violation over {who} is at most {most}", "counterparts that were found reach"
-    none = {True: "a search found no violation", False: "no violation was searched for", None: "no violation is known"}
+        text, who_reaches = (
+            f"The average largest change over {who} is at most {most}",
+            "counterparts that were found reach",
+        )
+    none = {True: "a search found no change", False: "no change was searched for", None: "no change is known"}
     attained = f"{who_reaches} {reached(lower)}" if lower else none[searched]
     return f"{text}; {attained}."
 

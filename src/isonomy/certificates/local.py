@@ -153,9 +153,9 @@ class LocalCertificate:
         what = rule(self.problem.outcome)
         decided = "" if "none" in self.decision_counts else f"\nDecided is {what}.\nDecisions: {', '.join(kinds)}."
         return self.problem.model.conditional(
-            f"{who}: mean violation at most {at_most(self.mean_upper, mean)}, found at least "
-            f"{at_least(self.mean_lower, mean)}; largest at most {at_most(float(self.upper.max()), most)}, found at "
-            f"least {at_least(float(self.lower.max()), most)}.{decided}"
+            f"{who}: average largest change at most {at_most(self.mean_upper, mean)}, found at least "
+            f"{at_least(self.mean_lower, mean)}; for one of them at most {at_most(float(self.upper.max()), most)}, "
+            f"found at least {at_least(float(self.lower.max()), most)}.{decided}"
         )
 
     def verdict(self, epsilon: float) -> NDArray[np.str_]:

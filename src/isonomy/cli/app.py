@@ -52,13 +52,11 @@ def about(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which one.")
     ] = False,
 ) -> None:
-    """Does this network treat similar people similarly, for the people seen and for every population close to them?
+    """Does this model treat similar people similarly, for the people seen and for every population close to them?
 
     Start with 'isonomy audit', a bundled example. For your own people and model:
 
-    isonomy init people.csv model.onnx --label approved --protected sex
-
-    isonomy audit audit.toml
+    isonomy audit people.csv model.json --label approved --protected sex
     """
 
 

@@ -53,7 +53,7 @@ def audit(
         typer.Option("--laws", help="The laws that a dossier names, as a TOML file.", rich_help_panel=RESULTS),
     ] = None,
 ) -> Answer:
-    """Prove how unequally a network can treat similar people; write a report and a certificate.
+    """Prove how unequally a model can treat similar people; write a report and a certificate.
 
     Without anything else the bundled example is audited: a small network on German credit data.
 

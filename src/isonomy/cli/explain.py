@@ -1,4 +1,4 @@
-"""``isonomy explain``: one person, what the network gives, and the worst counterpart."""
+"""``isonomy explain``: one person, what the model gives, and the worst counterpart."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def explain(
 
     isonomy explain audit.toml --id A-1042
 
-    From the directory of an audit the person, the network and the metric are taken as that audit wrote them.
+    From the directory of an audit the person, the model and the metric are taken as that audit wrote them.
     """
     from isonomy.certificates import certify_local
     from isonomy.errors import ParameterError
@@ -77,10 +77,8 @@ def explain(
     document = {"row": row, "selection": person.selection.as_dict()} | to_json(facts)
     document |= {"outcome": given_class, "favourable": favour, "decided": rule(outcome)}
     among = f"{len(people):,} {'people' if audited is None else 'audited people'}"
-    given_text = "" if given_class is None else f"Given is {given_class!r}. "
-    return Answer(
-        document, chain(row_to_terminal(facts, f"One of {among}, {how}"), [f"{given_text}Decided is {rule(outcome)}."])
-    )
+    decision = "" if given_class is None else f"Given is {given_class!r}. Decided is {rule(outcome)}."
+    return Answer(document, chain(row_to_terminal(facts, f"One of {among}, {how}"), filter(None, [decision])))
 
 
 def _place_of(row: int, people: Population, audited: bool) -> int:

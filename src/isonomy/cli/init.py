@@ -16,7 +16,7 @@ from isonomy.options import Given, select, with_options
 @with_options(given=select(Roles), reading=select(Plan, "table_limit"))
 def init(
     data: Annotated[Path, typer.Argument(help="The table of people: .csv, .tsv or .parquet.")],
-    model: Annotated[Path, typer.Argument(help="The network file.")],
+    model: Annotated[Path, typer.Argument(help="The model file.")],
     given: Given,
     reading: Given,
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),

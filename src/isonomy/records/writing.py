@@ -81,7 +81,7 @@ def write(
     (:func:`isonomy.records.new_key`) that signs the document, into ``certificate.dsse.json``. ``beside`` are files of
     the directory, such as a report, that the document names by their hash. ``table`` says how the file of people was
     read (:func:`isonomy.population.tables.described`, and ``unknown``), so that others read it in no other way.
-    ``alone`` are the answers to questions about some features alone, which become claims too.
+    ``alone`` are the answers to questions about some features alone, or all but some, which become claims too.
     """
     people, directory = certificate.people, Path(directory)
     if people is None:
@@ -104,7 +104,9 @@ def write(
         hashes |= {name: file_hash(directory / name) for name in beside}
         predicate = _predicate(certificate, model, dict(sources), created)
         if answers:
-            predicate["claims"]["alone"] = [claims(each.features, own, certificate.weights) for each, own in answers]
+            predicate["claims"]["alone"] = [
+                claims(each.features, each.held, own, certificate.weights) for each, own in answers
+            ]
         predicate |= {
             "reading": {"table": None if table is None else dict(table), "model": _model_reading(certificate)},
             "arrays": shapes,

@@ -84,7 +84,7 @@ def _decision_sentence(local: LocalCertificate, place: int, names: Sequence[str]
 
 
 def _outputs_text(names: Sequence[str], outputs: FloatArray, rounded: Rounded) -> str:
-    return ", ".join(f"{name} {rounded.plain(value)}" for name, value in zip(names, outputs, strict=True))
+    return ", ".join(f"{name} = {rounded.plain(value)}" for name, value in zip(names, outputs, strict=True))
 
 
 def _item(value: Any) -> Any:

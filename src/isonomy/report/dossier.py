@@ -89,9 +89,11 @@ class Dossier:
     def _flips(self) -> pd.DataFrame:
         """Return a row for each question about attributes alone: flips that were shown, and proved impossible."""
         n, alone = len(self.findings.people), self.findings.alone
-        names = [str(row[0].text) for row in self.facts["much"].tables[0].rows[1:]]
         rows: list[dict[str, Any]] = []
-        for name, each, row in zip(names, alone, self.facts["much"].tables[0].rows[1:], strict=True):
+        for each, row in zip(self.findings.questions, self.facts["much"].tables[0].rows[1:], strict=True):
+            if each.held:
+                continue
+            name = str(row[0].text)
             cells = {cell.text.code: cell.text for cell in row if isinstance(cell.text, Fact)}
             flips, kept = (
                 cells[f"alone.{end}"].value if f"alone.{end}" in cells else None for end in ("flips", "kept")

@@ -9,7 +9,9 @@ cannot contradict each other. What redaction hides is not in the facts, so that 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,10 +25,10 @@ from isonomy.report import words
 from isonomy.report.directions import directions
 from isonomy.report.findings import Findings
 from isonomy.report.groups import find_groupings, groups
-from isonomy.report.numbers import date_of, either, round_up, spoken
+from isonomy.report.numbers import date_of, either, listed, round_up, spoken
 from isonomy.report.people import drawn, everyone
 from isonomy.report.privacy import hidden_groups
-from isonomy.report.sections import Cell, Fact, Facts, Rounded, Section, exact, round_down, table
+from isonomy.report.sections import Cell, Fact, Facts, Rounded, Section, exact, rewritten, round_down, table
 from isonomy.report.similar import sampled_people, similar
 from isonomy.report.tomorrow import tomorrow
 from isonomy.report.turns import KINDS, Turns
@@ -47,8 +49,43 @@ def facts_of(audit: Findings) -> Facts:
             groups(audit, sheet.groupings, sheet.hidden, sheet.round), everyone(audit, sheet.turns, sheet.round),
             sheet.asked(), sheet.check(),
         )  # fmt: skip
-        _MADE[audit] = Facts(sheet.headline, audit.verdict, sections, audit.redacted, sheet.marks)
+        _MADE[audit] = Facts(
+            sheet.headline, audit.verdict, tuple(_with_noun(each, audit.noun) for each in sections), audit.redacted,
+            sheet.marks,
+        )  # fmt: skip
     return _MADE[audit]
+
+
+_PEOPLE = re.compile(r"“[^”]*”|\b([Tt]hese|[Tt]hese very|\d[\d,]*|\d[\d,]* more) people\b")
+"""People of the table in a sentence; names of the table are quoted."""
+
+
+_OWN = ("populations-table", "behind", "histogram-table")
+"""Tables whose cells are sentences of ours."""
+
+
+def _with_noun(section: Section, noun: str) -> Section:
+    """Return a section whose own sentences call the people of the table by a noun; names, values and commands stay."""
+    if noun == "people":
+        return section
+
+    def renamed(text: str) -> str:
+        return _PEOPLE.sub(lambda match: f"{match[1]} {noun}" if match[1] else match[0], text)
+
+    facts = tuple(
+        each if each.code in ("title", "command", "favourable") else
+        replace(each, words=renamed(each.words), printed=renamed(each.printed)) for each in section.facts
+    )  # fmt: skip
+    tables = tuple(
+        replace(
+            each, title=renamed(each.title), notes=rewritten(each.notes, renamed),
+            rows=rewritten(each.rows, renamed) if each.code in _OWN else each.rows,
+        )
+        for each in section.tables
+    )  # fmt: skip
+    sentences, notes = rewritten((section.sentences, section.notes), renamed)
+    drawn = rewritten(section.drawn, renamed) if section.code == "finding" else section.drawn
+    return replace(section, facts=facts, tables=tables, sentences=sentences, notes=notes, drawn=drawn)
 
 
 def further_verdicts(audit: Findings) -> list[tuple[Verdict, str]]:
@@ -183,7 +220,7 @@ class Sheet:
 
     def finding(self) -> Section:
         """Return who changes and who does not, in three or four numbers, and the figure of everybody."""
-        counts, only = self.turns.counts(), "" if self.turns.unsure else "only "
+        counts, only = self.turns.counts(), "" if self.turns.unproved else "only "
         labels = {
             "alone": "would be decided otherwise with other protected attributes alone",
             "together": f"{only}if other things differ too" if self.audit.joint is not None
@@ -219,13 +256,18 @@ class Sheet:
         return directions(self.audit, self.turns, self.round, self.direction, self.open_groups)
 
     def much(self) -> Section:
-        """Return bounds of the largest change: of the whole question, of the protected attributes, of each alone."""
+        """Return bounds of the largest change: of the whole question, of the protected attributes, of all but these, of
+        each alone."""
         audit, rows = self.audit, []
         asked = [("Everything that was asked about", either(self._others()), audit.certificate.local)]
-        for each in audit.alone:
+        for each in audit.questions:
             name = either(each.features)
             first = "Protected attributes only" if len(each.features) > 1 else f"{name[0].upper()}{name[1:]} alone"
-            asked.append((first, name if len(each.features) > 1 else "", each.certificate))
+            note = name if len(each.features) > 1 else ""
+            if each.held:
+                first, others = "Other differences only", [x for x in self._others() if x not in each.features]
+                note = f"{either(others)}; {listed([*map(spoken, each.features)])} as they are"
+            asked.append((first, note, each.certificate))
         end = round_up(max((each.mean_upper for *_, each in asked if math.isfinite(each.mean_upper)), default=1.0))
         heads = ["May differ@wide", f"0 to {self.round.plain(end)}@drawn"]
         heads += ["Average shown, at least#", "Proved, at most#"]

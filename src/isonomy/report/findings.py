@@ -38,6 +38,9 @@ class Findings:
     group: GroupFairness | None = None  # of the favourable outcome
     group_refusal: str = ""  # why there is none
     alone: tuple[ChangeAlone, ...] = ()  # of protected attributes and proxies that are read: together, and each
+    held: ChangeAlone | None = (
+        None  # of all that was asked about, with the protected attributes of ``joint`` as they are
+    )
     shifts_asked: bool = True  # whether the populations besides the first were named, and not an audit's own choice
     shifts: tuple[ObservedShift, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)  # of predictions against labels, where these are known
@@ -84,6 +87,15 @@ class Findings:
         schema = self.people.schema
         own = [each for each in self.alone if all(schema[name].protected for name in each.features)]
         return max(own, key=lambda each: len(each.features)).certificate if own else None
+
+    @property
+    def questions(self) -> tuple[ChangeAlone, ...]:
+        """Return the questions beside the whole one in the order in which they are shown: the one whose attributes are
+        held behind the one in which they change together."""
+        if self.held is None:
+            return self.alone
+        place = 1 + [each.features for each in self.alone].index(self.held.features)
+        return (*self.alone[:place], self.held, *self.alone[place:])
 
     @property
     def together(self) -> tuple[str, ...]:

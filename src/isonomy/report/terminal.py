@@ -49,13 +49,14 @@ def _alone(table: FactTable) -> Iterator[Text]:
 def _tomorrow(table: FactTable) -> Iterator[Text]:
     for row in table.rows[1:]:
         decisions = f"; {row[4].text} of decisions can change" if str(row[4].text) else ""
-        yield Text(f"- {row[0].text}: {_between(row[2].text, row[3].text)}{decisions}")
+        who = f"{row[0].text} ({row[0].note})" if "by itself" in str(row[0].text) else row[0].text
+        yield Text(f"- {who}: {_between(row[2].text, row[3].text, 'Any ' in str(row[0].text))}{decisions}")
 
 
-def _between(lower: object, upper: object) -> str:
-    """Return both sides of a mean."""
+def _between(lower: object, upper: object, several: bool = False) -> str:
+    """Return both sides of a mean; of ``several`` populations one is shown, and not each."""
     most = str(upper) if str(upper) == NOTHING else f"at most {upper} (proved)"
-    return f"on average at least {lower} (shown), {most}"
+    return f"on average at least {lower}{' in one' * several} (shown), {most}"
 
 
 def row_to_terminal(facts: Facts, whose: str) -> Iterator[Shown]:

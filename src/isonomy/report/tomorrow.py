@@ -85,7 +85,7 @@ def tomorrow(findings: Findings, rounded: Rounded, population: Fact, groups: Col
         sampled.append((f"Any {certificate.shift.words(who.lower())}" if moved else who, population, share))
     listing += _moved(certificate)
     shown = table("populations-table", "The average of the largest changes, for other people than these", "Who@wide",
-                  f"0 to {rounded.plain(end)}@drawn", "Shown, at least#", "Proved, at most#",
+                  f"0 to {rounded.plain(end)}@drawn", "Worst shown, at least#", "Proved, at most#",
                   "Decisions that can change#", rows=rows)  # fmt: skip
     first = exact("populations", "Other populations", listing, "")
     curve, drawn = _curve(findings, rounded)

@@ -2,8 +2,10 @@
 
 Per individual, of the whole question and of the protected attributes alone: ``alone`` where a witness who differs in
 protected attributes only is decided otherwise; ``together`` where only one who differs in more is; ``never`` is
-proved of both questions; ``open`` is the rest. Of those who are ``together``, ``unsure`` is where it is not
-proved that the attributes alone change nothing.
+proved of both questions; ``open`` is the rest. Of those who are ``together``, ``others`` is where a witness with the
+same protected attributes is decided otherwise, ``both`` the rest; ``unproved`` counts those where it is not proved
+that the attributes alone change nothing, ``unsure`` those of ``both`` where that, or the same of the other
+differences, is not proved.
 """
 
 from __future__ import annotations
@@ -78,7 +80,12 @@ class Turns:
         self.alone: Mask = own
         self.together: Mask = flips & ~own
         self.never: Mask = kept & safe
-        self.unsure = 0 if joint is None else int((self.together & ~safe).sum())
+        held = None if findings.held is None else findings.held.certificate.decided
+        self.others: Mask = np.zeros(n, dtype=bool) if held is None else self.together & (held == FLIPPABLE)
+        self.both: Mask = self.together & ~self.others
+        neither = safe if held is None else safe & (held == CERTIFIED)
+        self.unproved = 0 if joint is None else int((self.together & ~safe).sum())
+        self.unsure = 0 if joint is None else int((self.both & ~neither).sum())
         self.outcome, self.head = self.certificate.problem.outcome, findings.model.head
         self.places = favourable_places(self.outcome)
 

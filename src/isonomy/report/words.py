@@ -145,12 +145,7 @@ def finding(findings: Findings, turns: Turns, similar: Similar) -> str:
 
     if protected:
         clauses.append(f"For {some(alone)} {what} would change the decision")
-        only, unsure = (
-            ("" if turns.unsure else "only "),
-            f" (for {turns.unsure:,} of them whether it alone would is open)",
-        )
-        if together:
-            clauses.append(f", for {together:,} {only}together with {with_others}{unsure if turns.unsure else ''}")
+        clauses += _others(findings, turns, with_others)
     else:
         clauses.append(f"For {some(together)} {what} would change the decision")
     if never:
@@ -162,14 +157,33 @@ def finding(findings: Findings, turns: Turns, similar: Similar) -> str:
     return f"{''.join(clauses)}."
 
 
+def _others(findings: Findings, turns: Turns, with_others: str) -> list[str]:
+    """Return clauses on those whose decision the protected attributes alone were not shown to change.
+
+    **Soundness.** "Only" is said where it is proved that the attributes alone change nothing, and of both together
+    where that is proved of the other differences alone, too.
+    """
+    both, others = int(turns.both.sum()), int(turns.others.sum())
+    only = "" if turns.unsure else "only "
+    if findings.held is None:
+        left = f" (for {turns.unsure:,} of them whether it alone would is open)" if turns.unsure else ""
+        return [f", for {both:,} {only}where {with_others} is allowed, too{left}"] if both else []
+    left = f" (for {turns.unsure:,} of them whether one of the two alone would is open)" if turns.unsure else ""
+    what = "such a difference" if both else with_others
+    return [
+        *([f", for {both:,} {only}together with {with_others}{left}"] if both else []),
+        *([f", for {others:,} {'others ' if both else ''}{what} alone would"] if others else []),
+    ]
+
+
 def tolerances(findings: Findings, similar: Similar) -> tuple[str, ...]:
-    """Return what is known of the other differences with the protected attributes as they are, which were not asked
-    about apart; nothing where there are none of either.
+    """Return what is known of the other differences with the protected attributes as they are, where these were not
+    asked about apart; nothing where there are none of either.
 
     **Soundness.** Who differs in these only is among those of the whole question, whose upper bounds hold for them.
     """
     others = [move.feature for move in similar.moves if move.read and move.feature not in findings.together]
-    if not findings.together or not others:
+    if findings.held is not None or not findings.together or not others:
         return ()
     what = f"How much {either(others)} would change with the protected attributes as they are was not asked by itself"
     return (f"{what}: what is proved in the first row holds for that, too.",)
@@ -193,7 +207,8 @@ def size(findings: Findings, upper: str, lower: str, rounded: Rounded) -> str:
     shift = findings.certificate.shift
     who = "" if shift.alone else f"in any {shift.words('these people')} "
     what, unit_ = score(findings), rounded.unit or f" ({unit(findings)})"
-    shown = f"by at least {lower} (shown)" if lower else "a search found no change"
+    one = "" if shift.alone else f", in one {shift.noun}"  # and not in each
+    shown = f"by at least {lower} (shown{one})" if lower else "a search found no change"
     shown = shown if findings.certificate.searched else "no search was made"
     most = f"by at most {upper}{unit_} on average (proved)" if upper != NOTHING else f"on average: {NOTHING}"
     text = f"{who}{what} can change {most}; {shown}."

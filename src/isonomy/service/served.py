@@ -136,8 +136,9 @@ class Served(Reference):
         """Return the warning for a certificate that did not keep its own epsilon; "" for one that did."""
         if self.verdict == "violated":
             return (
-                f"The audit itself found a {self.shift.noun} with a mean violation of {self.printed['lower']}, "
-                f"above epsilon = {self.epsilon:g}: the certificate is violated, and vouches for nothing."
+                f"The audit itself found a {self.shift.noun} with an average largest change of "
+                f"{self.printed['lower']}, above epsilon = {self.epsilon:g}: the certificate is "
+                "violated, and vouches for nothing."
             )
         if self.verdict == "undecided":
             return (
