@@ -9,21 +9,32 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy_verify.arithmetic import SHIFT, Array, exact_sum, mean_up, products_down, rounded_down, rounded_up
+from isonomy_verify.arithmetic import SHIFT, Array, exact_sum, mean_up, rounded_down, rounded_up
 from isonomy_verify.claims import CLAIM_ROWS, POINTS, Profiles, claimed_heights, downward, inflated, outward
-from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, Individuals
+from isonomy_verify.composed import Composed
+from isonomy_verify.individuals import CERTIFIED, Individuals
 from isonomy_verify.models import ReachBounds
-from isonomy_verify.reweighting import Reweighting, Sample
+from isonomy_verify.reweighting import Groups, Hints, Reweighting, Sample, hidden, sample_of
 from isonomy_verify.sampling import risk_of, share_down, stakes
 from isonomy_verify.shifts import Movement
 from isonomy_verify.text import need, number
 
 Numbers = Sequence[float]
+NO_HINTS = Hints()
+
+
+class Turned(NamedTuple):
+    """Those whose decision was shown to change after a move, at most one point of each individual ``owner`` (k,): at a
+    ``cost`` (k,), with a ``mass`` (k,) in the population that is shown."""
+
+    owner: NDArray[np.intp]
+    cost: Array
+    mass: Array
 
 
 def bound_behind(
@@ -146,20 +157,44 @@ def decision_profiles(decision: NDArray[np.uint8], steady: Array, is_norm: bool)
 
 
 def moved(
-    profiles: Profiles, decision: NDArray[np.uint8], weights: Array, shift: Movement, multiplier: float | None
+    shift: Movement | Composed,
+    profiles: Profiles,
+    weights: Array,
+    turned: Turned,
+    multiplier: float | None,
+    hints: Hints = NO_HINTS,
+    groups: Groups | None = None,
 ) -> dict[str, Any]:
     """What is claimed of the share of decisions that can change where individuals move: at most the dual of their
-    profiles, at least what was turned without a move."""
-    counted = np.flatnonzero(weights > 0)
-    own, turned = np.array(weights[counted]), (decision[counted] == FLIPPABLE).astype(float)
-    mean, total = mean_up(decision_heights(profiles, counted, shift, multiplier), own), exact_sum(own)
-    least = rounded_down(Fraction(exact_sum(products_down(own, turned)), total))
-    heaviest = Fraction(float(own.max())) * len(weights) / Fraction(total, 1 << SHIFT)
+    profiles, at least the masses of those who were shown to have another decision after moves that the shift allows.
+
+    Where they are reweighted first, by ``hints`` of the heights in the place of own bounds.
+    """
+    counted, rows = np.flatnonzero(weights > 0), np.arange(len(weights))
+    own, least = np.array(weights[counted]), 0.0
+    total, heaviest = exact_sum(own), float(own.max())
+    most = rounded_up(Fraction(heaviest) * len(weights) / Fraction(total, 1 << SHIFT))
+    said: dict[str, Any] = {}
+    if isinstance(shift, Composed):
+        high = decision_heights(profiles, rows, shift.then, multiplier)
+        people = sample_of(high, np.zeros(len(high)), weights, groups)
+        upper = shift.bound(multiplier, people, hints, 1.0)
+        most = hidden(shift.first, people, hints, 1.0, most)
+        if (weights[turned.owner] > 0).all():
+            owner, ones = np.searchsorted(counted, turned.owner), np.ones(len(turned.owner))
+            least = shift.attained(people, hints, owner, turned.mass, turned.cost, ones) or 0.0
+        said = {"hints": {name: list(numbers) for name, numbers in hints._asdict().items()}}
+    else:
+        mean = mean_up(decision_heights(profiles, counted, shift, multiplier), own)
+        upper = shift.bound(multiplier, mean)
+        if (turned.mass <= weights[turned.owner]).all() and shift.keeps(turned.mass, turned.cost, total):
+            least = rounded_down(Fraction(exact_sum(turned.mass), total))
     return {
-        "upper": outward(min(1.0, shift.bound(multiplier, mean) + POINTS)),
+        "upper": outward(min(1.0, upper + POINTS)),
         "lower": downward(least),
-        "hidden": outward(rounded_up(heaviest)),
+        "hidden": outward(most),
         "multiplier": multiplier,
+        **said,
     }
 
 
@@ -169,33 +204,37 @@ def decision_heights(profiles: Profiles, rows: NDArray[np.intp], shift: Movement
 
 
 def nearby_decisions(
-    shift: Movement,
-    decision: NDArray[np.uint8],
-    steady: Array,
+    shift: Movement | Composed,
+    profiles: Profiles,
     weights: Array,
-    is_norm: bool,
+    turned: Turned,
+    groups: Groups | None,
     said: Mapping[str, Any],
     confidence: float | None,
 ) -> tuple[bool, str]:
     """Whether what is claimed of the share of decisions that can change in populations of the shift follows from the
-    radii; and words for it."""
-    slope, profiles = multiplier_of(said), decision_profiles(decision, np.array(steady), is_norm)
-    shift.check(slope)
-    implied = moved(profiles, decision, weights, shift, slope)
+    radii, and from those who were shown to have another one; and words for it."""
+    slope, hints = multiplier_of(said), NO_HINTS
+    shift.movement.check(slope)
+    if isinstance(shift, Composed):
+        hints = Hints(*(tuple(map(number, said["hints"][name])) for name in Hints._fields))
+    implied = moved(shift, profiles, weights, turned, slope, hints, groups)
     holds = implied["upper"] <= number(said["upper"]) and implied["hidden"] <= number(said["hidden"])
     holds &= 0 <= number(said["lower"]) <= implied["lower"]
     word, behind = f"from {said['lower']} to {said['upper']}", said.get("behind")
     if behind is None:
         return holds, word
     word += f"; behind the sample from {behind['lower']} to {behind['upper']}, if these are independent draws"
-    return holds and _decisions_behind(shift, profiles, decision, weights, behind, confidence), word
+    if isinstance(shift, Composed):
+        return False, word
+    return holds and _decisions_behind(shift, profiles, weights, turned, behind, confidence), word
 
 
 def _decisions_behind(
     shift: Movement,
     profiles: Profiles,
-    decision: NDArray[np.uint8],
     weights: Array,
+    turned: Turned,
     said: Mapping[str, Any],
     confidence: float | None,
 ) -> bool:
@@ -203,13 +242,19 @@ def _decisions_behind(
     if confidence is None or np.ptp(weights) != 0 or len(weights) < 2:
         return False
     n, risk, upper, slope = len(weights), risk_of(confidence) / 2, number(said["upper"]), multiplier_of(said)
-    if not 0 <= number(said["lower"]) <= share_down(int((decision == FLIPPABLE).sum()), n, risk):
+    if not 0 <= number(said["lower"]) <= turned_behind(shift, turned, n, risk):
         return False
     if upper >= 1:
         return True
     tries = shift.tries(1.0, slope)
     high = decision_heights(profiles, np.arange(n), shift, slope) if tries else np.ones(n)
     return bool(tries and confident(upper, shift.bound(slope, 0.0), high, 1.0, risk / tries))
+
+
+def turned_behind(shift: Movement, turned: Turned, n: int, risk: float) -> float:
+    """At most the share of decisions that change in one population around that behind ``n`` draws, with this risk: into
+    it everybody moves who has another decision within the radius, of whom at least those shown were drawn."""
+    return share_down(int((turned.cost <= shift.radius).sum()), n, risk)
 
 
 def stands_within(reach: ReachBounds, x: Array, rows: NDArray[np.intp], steady: Array) -> NDArray[np.bool_]:

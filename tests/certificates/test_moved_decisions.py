@@ -18,7 +18,7 @@ from isonomy.certificates.dual import cells_of
 from isonomy.certificates.protocol import tier_for
 from isonomy.problem import Problem
 from isonomy_verify import verify
-from isonomy_verify.behind import decision_profiles, moved
+from isonomy_verify.behind import Turned, decision_profiles, moved
 from isonomy_verify.individuals import CERTIFIED, FLIPPABLE
 from isonomy_verify.shifts import Transport as KernelTransport
 
@@ -71,6 +71,11 @@ def test_nobody_within_the_radius_has_a_decision_that_can_change(seed: int, orde
     assert stood > 0
 
 
+def as_they_are(decision: np.ndarray, weights: np.ndarray) -> Turned:
+    rows = np.flatnonzero(decision == FLIPPABLE)
+    return Turned(rows, np.zeros(len(rows)), weights[rows])
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.floats(0.01, 2), st.sampled_from([1.0, 2.0]))
 def test_the_bound_is_that_of_a_linear_program(seed: int, gamma: float, order: float) -> None:
@@ -89,11 +94,13 @@ def test_the_bound_is_that_of_a_linear_program(seed: int, gamma: float, order: f
     found = Dual([cells_of(profiles, np.arange(9), weights)], shift).bound(gamma)
     assert truth - 1e-9 <= found.upper <= truth + 1e-7
     for multiplier in (found.multiplier, 0.1, 3.0):
-        claim = moved(profiles, decision, weights, KernelTransport(order, gamma), multiplier)
+        claim = moved(KernelTransport(order, gamma), profiles, weights, as_they_are(decision, weights), multiplier)
         assert claim["upper"] >= min(1.0, truth) - 1e-12
         assert claim["lower"] <= weights[decision == FLIPPABLE].sum() / weights.sum() <= claim["upper"] + 1e-12
     free = decision_profiles(decision, steady, False)  # moves that cost nothing
-    assert moved(free, decision, weights, KernelTransport(order, gamma), found.multiplier)["upper"] >= claim["lower"]
+    turned = as_they_are(decision, weights)
+    claim = moved(KernelTransport(order, gamma), free, weights, turned, found.multiplier)
+    assert claim["upper"] >= claim["lower"]
 
 
 def test_more_shift_changes_more_decisions() -> None:

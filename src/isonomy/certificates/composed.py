@@ -16,7 +16,7 @@ from isonomy.certificates.displacement import Displacement
 from isonomy.certificates.dual import Bound, best_mixture
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import BLOCK, Schedule
-from isonomy.certificates.protocol import MovedClaims, Shift, register_composition
+from isonomy.certificates.protocol import Derived, MovedClaims, Shift, register_composition
 from isonomy.certificates.reweighting import Reweighting
 from isonomy.certificates.worst_case import Points
 from isonomy.errors import ParameterError, template
@@ -48,7 +48,6 @@ class Composed(Shift):
     kind: ClassVar[str] = "composed"
     covered: ClassVar[str] = "populations that were reweighted and then moved"
     infers: ClassVar[bool] = False
-    bounds_changes: ClassVar[bool] = False
 
     first: Reweighting
     then: Displacement
@@ -160,7 +159,7 @@ class Composed(Shift):
 
     def search(
         self, moving: Moving, points: Points, profiles: Profiles, budget: AttackBudget, tick: Callable[[int], None]
-    ) -> Points:
+    ) -> tuple[Points, Points]:
         """Return the points of the movement."""
         return self.then.search(moving, points, profiles, budget, tick)
 
@@ -269,10 +268,10 @@ class ComposedDual:
         profiles: Profiles,
         weights: FloatArray,
         groups: NDArray[np.intp] | None,
-        claimed: bool = False,
+        derive: Derived | None = None,
     ) -> None:
-        self.shift, self.profiles, self.weights, self.groups, self.claimed = shift, profiles, weights, groups, claimed
-        self.largest = float(inflated(profiles.largest)) if claimed else profiles.largest
+        self.shift, self.profiles, self.weights, self.groups, self.derive = shift, profiles, weights, groups, derive
+        self.largest = float(inflated(profiles.largest)) if derive is claimed_heights else profiles.largest
         self._known: dict[float, float] = {}
         self._bounds: dict[float | None, Bound] = {}
 
@@ -282,8 +281,8 @@ class ComposedDual:
         parts = []
         for start in range(0, len(self.weights), BLOCK):
             rows = np.arange(start, min(start + BLOCK, len(self.weights)))
-            if self.claimed:
-                parts.append(claimed_heights(self.profiles, rows, then.kernel, multiplier))
+            if self.derive is not None:
+                parts.append(self.derive(self.profiles, rows, then.kernel, multiplier))
             else:
                 parts.append(then.heights_up(self.profiles.cells(rows), multiplier))
         return np.concatenate(parts)
@@ -360,10 +359,12 @@ class ComposedDual:
         their moves, for a few prices, and then the budget is spent on those who were chosen."""
         return self._attained(points, size, self.bound(size).multiplier)
 
-    def claims(self, points: Points, weights: FloatArray, size: float | None) -> MovedClaims:
+    def claims(
+        self, points: Points, weights: FloatArray, size: float | None, derive: Derived = claimed_heights
+    ) -> MovedClaims:
         """Return what a record claims, with the multiplier of the bound, by the claims about everybody."""
         assert size is not None
-        claimed, multiplier = ComposedDual(self.shift, self.profiles, self.weights, self.groups, True), None
+        claimed = ComposedDual(self.shift, self.profiles, self.weights, self.groups, derive)
         multiplier = self.bound(size).multiplier
         plan, settled = claimed._attained(points, size, multiplier), self.shift.resized(size).kernel
         people = claimed.people(multiplier, size)

@@ -72,7 +72,10 @@ class EnumerationTier(Tier):
     def recorded(self, certificate: Certificate, others: Sequence[LocalCertificate] = ()) -> Enumeration:
         """Return the model of nothing but the predictions that the certificate, and answers to others, rest on."""
         x, profiles = certificate.x, certificate.profiles
-        people = [x, self.everybody(x), certificate.points.person, certificate.points.counterpart]
+        people = [x, self.everybody(x)]
+        people += [
+            each for some in (certificate.points, certificate.turned) for each in (some.person, some.counterpart)
+        ]
         people += [EnumerationTier(each.problem, "", False).everybody(x) for each in others]
         ground = certificate.shift.ground_cost
         if ground is not None:
@@ -80,6 +83,7 @@ class EnumerationTier(Tier):
             furthest = np.maximum.reduceat(
                 np.where(np.isfinite(profiles.source), profiles.source, 0.0), profiles.start[:-1]
             )
+            furthest = np.maximum(furthest, certificate.radii)
             for radius in np.unique(furthest[furthest > 0] if reach.is_norm else furthest):
                 near = reach.people(np.array(x[furthest == radius]), float(radius))
                 people += [near, self.everybody(near)]
@@ -225,8 +229,14 @@ class EnumerationReach:
         return PredictionReach(bounds, self.ground.form).bound(x, radii, tight, size)
 
     def stands(self, x: FloatArray, radius: float, margin: float = 0.0, size: int = 1024) -> NDArray[np.bool_]:
-        """Return that of no decision (n,) this is proved."""
-        return np.zeros(len(x), dtype=bool)
+        """Return whether (n,) each person within the radius has the decision of everybody similar; that of no one where
+        there would be too many to ask about."""
+        try:
+            near = self.people(x, radius)
+            bounds = self.tier.kernel_bounds_of(np.concatenate([near, self.tier.everybody(near)]))
+        except ParameterError:
+            return np.zeros(len(x), dtype=bool)
+        return PredictionReach(bounds, self.ground.form).stands(x, radius, margin, size)
 
     def everywhere(self, x: FloatArray) -> tuple[float, float]:
         """Return the largest violation that there can be."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import ParameterError, UnsupportedOperationError
 from isonomy_verify import shifts as kernel
-from isonomy_verify.claims import Profiles
+from isonomy_verify.claims import Profiles, claimed_heights
 from isonomy_verify.dual import Cells
 from isonomy_verify.heads import Head
 from isonomy_verify.models import Bounds, Known
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 Nearby = Callable[[NDArray[np.int64], "Similarity", "AttackBudget"], FloatArray]
 """Return one candidate (k, m) for an attack within a ball around each of some rows, or the row itself; not trusted."""
+
+Derived = Callable[[Profiles, NDArray[np.intp], kernel.Movement, float | None], FloatArray]
+"""Heights of some rows with a multiplier, as the checker derives them."""
 
 Items = tuple[NDArray[np.intp], FloatArray, FloatArray]
 """Owner, cost and value (k,) of every choice that the individuals have."""
@@ -170,8 +173,10 @@ class ShiftDual(Protocol):
         """Return the best population of points for a size."""
         ...
 
-    def claims(self, points: Points, weights: FloatArray, size: float | None) -> MovedClaims:
-        """Return what a record claims."""
+    def claims(
+        self, points: Points, weights: FloatArray, size: float | None, derive: Derived = claimed_heights
+    ) -> MovedClaims:
+        """Return what a record claims, from heights as the checker derives them."""
         ...
 
 
@@ -224,9 +229,6 @@ class Shift(ABC):
         "The certificate is about this shift; no distance to other people is measured.",
     )
     """A report's heading over the curve, the head of its sizes, and what the curve is about."""
-
-    bounds_changes: ClassVar[bool] = True
-    """Whether the share of decisions that can change is bounded where individuals move."""
 
     infers: ClassVar[bool] = True
     """Whether there is a bound of the populations made of the one behind independent draws."""
@@ -354,8 +356,9 @@ class Shift(ABC):
 
     def search(
         self, moving: Moving, points: Points, profiles: Profiles, budget: AttackBudget, tick: Callable[[int], None]
-    ) -> Points:
-        """Return attained points, those around the individuals added."""
+    ) -> tuple[Points, Points]:
+        """Return attained points, those around the individuals added, and those, of value 1, at which a decision is
+        turned."""
         raise self.unsupported("no individuals who move")
 
     def steady(self, moving: Moving, certified: NDArray[np.bool_]) -> FloatArray:
