@@ -24,6 +24,7 @@ from isonomy.given import number
 from isonomy.population import Domain, Schema
 from isonomy.similarity.metric import Metric
 from isonomy_verify import composed as kernel
+from isonomy_verify.arithmetic import TINY
 from isonomy_verify.claims import POINTS, Profiles, claimed_heights, inflated
 from isonomy_verify.reweighting import Composable, Hints, Sample, sample_of
 
@@ -32,6 +33,9 @@ GRID, STEPS = 14, 48
 
 SPARE = 1e-12
 """The share of every mass that the population of the lower bound leaves unused, for roundings."""
+
+WORTH = (0.0, 0.1, 0.5, 0.9)
+"""Of those prices, as quantiles of what points are worth for what they cost."""
 
 NEAR = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Multiples of the best multiplier by which individuals are chosen for the lower bound."""
@@ -376,6 +380,10 @@ class ComposedDual:
         assert size is not None
         shift, high = self.shift.resized(size), self.heights(multiplier, size)
         prices = {0.0} if shift.free else {math.inf, *((multiplier or 0.0) * factor for factor in NEAR)}
+        far = (points.cost > 0) & (points.value > 0)
+        if far.any() and not shift.free:  # and what points themselves are worth for what they cost
+            (_, costs, values), _ = shift.then.attainable(points.owner, points.cost, points.value)
+            prices |= set(np.quantile(values[far] / np.maximum(costs[far], TINY), WORTH).tolist())
         options = [self._chosen(points, shift, high, price) for price in sorted(prices)]
         return max(options, key=lambda option: option.value)
 

@@ -6,7 +6,7 @@ what would be too much is refused before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -121,16 +121,28 @@ class EnumerationTier(Tier):
 
     def nearby(self, x: FloatArray) -> Nearby:
         """Return the search for the worst of everybody within a ball."""
+        return self._best_within(x, lambda known, cost: known.upper)
+
+    def turning(self, x: FloatArray) -> Nearby:
+        """Return the search for the nearest of everybody within a ball whose decision can change."""
+        return self._best_within(x, lambda known, cost: np.where(known.kept, -1.0, 1 / (1 + cost)))
+
+    def _best_within(self, x: FloatArray, worth: Callable[[Known, FloatArray], FloatArray]) -> Nearby:
+        """Return the search for those of everybody within a ball who are worth most, by what is known of them and what
+        they cost."""
 
         def candidates(rows: NDArray[np.int64], ball: Similarity, budget: AttackBudget) -> FloatArray:
             some, best = np.array(x[rows]), np.full(len(rows), -1.0)
             person = some.copy()
             with self._refused():
                 for owner, z in similar_people(ball.kernel, some):
-                    within = np.flatnonzero(ball.metric.distance_upper(some[owner], z) <= ball.delta)
+                    cost = ball.metric.distance_upper(some[owner], z)
+                    within = np.flatnonzero(cost <= ball.delta)
                     if len(within):
                         unique, back = distinct(z[within])
-                        _take_best(best, person, owner[within], self.chunk(unique).upper[back], z[within])
+                        known = self.chunk(unique)
+                        known = Known(known.upper[back], known.kept[back])
+                        _take_best(best, person, owner[within], worth(known, cost[within]), z[within])
             return person
 
         return candidates

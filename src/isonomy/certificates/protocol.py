@@ -94,6 +94,11 @@ class Tier(ABC):
         """Return the search for people around the rows of ``x`` from whom an attack may start; here these rows."""
         return lambda rows, ball, budget: np.array(x[rows])
 
+    def turning(self, x: FloatArray) -> Nearby | None:
+        """Return the search for the nearest people around the rows of ``x`` whose decision a similar one has otherwise;
+        None where those of :meth:`nearby` are all there are."""
+        return None
+
     def pairs(self) -> Cutting:
         """Return bounds over parts of all pairs of similar people."""
         raise self.unsupported(

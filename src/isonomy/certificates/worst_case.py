@@ -27,7 +27,7 @@ from isonomy.brief import brief
 from isonomy.certificates.dual import Mixture, best_mixture
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import FURTHEST, NEAREST
-from isonomy.certificates.protocol import Shift
+from isonomy.certificates.protocol import Nearby, Shift
 from isonomy.parallel import in_parallel
 from isonomy.problem import Problem
 from isonomy_verify.arithmetic import mean_down
@@ -172,7 +172,7 @@ def search(
     # Candidates are many, and most of them do not matter in the end: one restart for each of them is enough.
     budget = replace(budget, restarts=min(budget.restarts, 1))
 
-    def around(job: tuple[float, IntArray, int]) -> tuple[Points, Points] | None:
+    def around(job: tuple[float, IntArray, int], nearby: Nearby = nearby) -> tuple[Points, Points] | None:
         radius, rows, turn = job
         person = nearby(rows, moving.around.resized(radius), replace(budget, seed=budget.seed + turn))
         moved = np.flatnonzero((person != x[rows]).any(axis=1) & moving.problem.domain.contains(person))
@@ -198,9 +198,19 @@ def search(
         points, turned = (gathered(each).best() for each in zip(*found, strict=True))
         return points
 
+    def nearest(turned: Points) -> Points:
+        """Add those whose decision can change, searched for where they are not as near as a radius already."""
+        turning = tier.turning(x)
+        for radius in radii if turning is not None else ():
+            rows = np.setdiff1d(every_row, turned.owner[turned.cost <= radius / 2])
+            assert turning is not None
+            some = around((radius, rows, 0), turning) if len(rows) else None
+            turned = turned if some is None else gathered([turned, some[1]]).best()
+        return turned
+
     radii = search_radii(shift, moving.diameter)
     if not radii or math.isinf(shift.exponent):
-        return searched(known, [(radius, every_row, turn) for radius in radii for turn in (0, 1)]), turned
+        return searched(known, [(radius, every_row, turn) for radius in radii for turn in (0, 1)]), nearest(turned)
     points = searched(known, [(radius, every_row, 0) for radius in radii[:NEAR]])
     weights = moving.weights if moving.weights.any() else np.ones(len(x))
     now, ahead = (points.mixture(weights, shift.resized(size)) for size in (shift.radius, 2 * shift.radius))
@@ -211,7 +221,7 @@ def search(
     for step in np.unique(steps[way > 0]):
         rows = np.flatnonzero(((steps == step) & (way > 0)).any(axis=0))
         jobs += [(min(unit * 2.0 ** ((step + k) / 2), moving.diameter, FURTHEST), rows, 1) for k in AROUND]
-    return searched(points, jobs), turned
+    return searched(points, jobs), nearest(turned)
 
 
 def _candidates_at(points: Points, profile: Profiles, shift: Displacement, radius: float, rise: float) -> IntArray:
