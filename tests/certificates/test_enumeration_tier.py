@@ -168,7 +168,8 @@ def test_shares_of_decisions_after_moves_are_those_of_a_linear_program(name: str
     if order == np.inf:
         truth = min(1.0, most[away <= budget].sum())
     else:  # masses that stay, and masses that move
-        truth = -linprog(-np.append(away == 0, np.ones(n)), np.vstack([np.append(np.zeros(n), away), np.tile(np.eye(n), 2)]),
+        spent, own = np.append(np.zeros(n), away), np.tile(np.eye(n), 2)
+        truth = -linprog(-np.append(away == 0, np.ones(n)), np.vstack([spent, own]),
                          np.append(budget, most), np.ones((1, 2 * n)), [1.0], method="highs").fun  # fmt: skip
     share = found.changes
     assert share is not None and truth == pytest.approx(share.lower, abs=3e-6) and truth > np.mean(away == 0)

@@ -132,7 +132,7 @@ def test_it_is_derived_again(written: Path, tmp_path: Path) -> None:
     honest = Forger(written, tmp_path)
     said = honest.claims["changes"]
     assert said["lower"] <= said["upper"] < 1 and honest.array("local.steady").any()
-    owner, cost, mass = (honest.array(f"turned.{name}") for name in ("owner", "cost", "mass"))
+    cost, mass = (honest.array(f"turned.{name}") for name in ("cost", "mass"))
     away = (cost > 0) & (mass > 0)
     assert away.any() and len(honest.array("turned.person")) == (cost > 0).sum()
     as_they_are = np.mean(honest.array("local.decision") == FLIPPABLE)

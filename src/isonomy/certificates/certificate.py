@@ -263,11 +263,11 @@ class Certificate:
         people = (self.x, self.weights)
         words = f"{self.shift.place} share of decisions that can change"
         compare_means(words, claim["lower"], claim["upper"], self.problem, people, **self._parameters(self.shift.size))
-        if self.risk_behind is None or isinstance(kernel, Composed):
+        if self.risk_behind is None or hints is not None:
             return claim, turned
         cells, risk = cells_of(profiles, np.arange(len(self)), self.weights), self.risk_behind / 2
         bound = population_upper(cells, self.order, self.gamma, 1.0, 1 - risk)
-        least = turned_behind(kernel, turned, len(self), risk)
+        least = turned_behind(cast(Movement, kernel), turned, len(self), risk)
         sides = {"upper": outward(min(1.0, bound.upper + 1e-6)), "lower": inward(least)}
         return claim | {"behind": {**sides, "multiplier": bound.multiplier}}, turned
 

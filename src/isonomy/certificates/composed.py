@@ -14,6 +14,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.attacks import AttackBudget
 from isonomy.certificates.displacement import Displacement
 from isonomy.certificates.dual import Bound, best_mixture
+from isonomy.certificates.indices import Column
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import BLOCK, Schedule
 from isonomy.certificates.protocol import Derived, MovedClaims, Shift, register_composition
@@ -21,7 +22,7 @@ from isonomy.certificates.reweighting import Reweighting
 from isonomy.certificates.worst_case import Points
 from isonomy.errors import ParameterError, template
 from isonomy.given import number
-from isonomy.population import Domain, Schema
+from isonomy.population import Domain, Population, Schema
 from isonomy.similarity.metric import Metric
 from isonomy_verify import composed as kernel
 from isonomy_verify.arithmetic import TINY
@@ -52,6 +53,10 @@ class Composed(Shift):
     kind: ClassVar[str] = "composed"
     covered: ClassVar[str] = "populations that were reweighted and then moved"
     infers: ClassVar[bool] = False
+    never: ClassVar[str] = (
+        "Which people were reweighted, and which moved, cannot be told from samples, so that a composition is never "
+        "shown to hold of new people."
+    )
 
     first: Reweighting
     then: Displacement
@@ -132,6 +137,15 @@ class Composed(Shift):
     def point_cost(self) -> Metric | None:
         """Return that of the movement."""
         return self.then.point_cost
+
+    def columns(self, people: Population, x: FloatArray) -> list[Column]:
+        """Return those of the movement, where no individual counts without limit before."""
+        return self.then.columns(people, x) if math.isfinite(self.first.densest) else []
+
+    @property
+    def reweighted(self) -> tuple[float, float]:
+        """Return those of the reweighting."""
+        return self.first.densest, self.first.strangers
 
     @property
     def ground_file(self) -> Metric | None:

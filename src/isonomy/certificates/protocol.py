@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from isonomy.attacks import AttackBudget, Finds
     from isonomy.certificates.certificate import Certificate
     from isonomy.certificates.dual import Bound
-    from isonomy.certificates.indices import Gauge
+    from isonomy.certificates.indices import Column, Gauge
     from isonomy.certificates.local import LocalCertificate
     from isonomy.certificates.moving import Moving
     from isonomy.certificates.profiles import Schedule
@@ -317,6 +317,18 @@ class Shift(ABC):
     def gauges(self, people: Population) -> list[Gauge]:
         """Return the distances from audited people that a population of the shift keeps to."""
         return []
+
+    def columns(self, people: Population, x: FloatArray) -> list[Column]:
+        """Return the columns of audited and new people ``x`` (n, m) of which every single one keeps to limits."""
+        return []
+
+    @property
+    def reweighted(self) -> tuple[float, float]:
+        """Return how many times as much an individual counts, at most, before it moves, and the share of strangers."""
+        return 1.0, 0.0
+
+    never: ClassVar[str] = ""
+    """Why it is never shown of new people, in a sentence; "" where it can be."""
 
     @property
     def ground_file(self) -> Metric | None:
