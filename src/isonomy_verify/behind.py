@@ -28,6 +28,10 @@ Numbers = Sequence[float]
 NO_HINTS = Hints()
 
 
+STEPS = (0.0, *(2.0 ** (-k / 4) for k in range(56, -1, -1)))
+"""Ways of hints to the largest value, where some claims may be false."""
+
+
 class Turned(NamedTuple):
     """Those whose decision was shown to change after a move, at most one point of each individual ``owner`` (k,): at a
     ``cost`` (k,), with a ``mass`` (k,) in the population that is shown."""
@@ -74,6 +78,42 @@ def behind(
     reached = max(0.0, reached_behind(shift, changes, risk / 2) - POINTS)
     sides = {"upper": outward(min(share + POINTS, 1.0)), "lower": downward(reached)}
     return said, {**sides, "hints": list(hints[1])}
+
+
+def behind_drawn(
+    alone: Individuals,
+    shift: Reweighting,
+    weights: Array,
+    groups: NDArray[np.intp] | None,
+    said: Mapping[str, Any],
+    risk: float,
+    missed: int,
+) -> tuple[float, ...]:
+    """What of the same populations still follows where up to ``missed`` of the claims about individuals are false: of
+    the mean violation, and of the share of decisions that can change.
+
+    **Soundness.** Bounds rise with every value, and bets lose the most where the least values are as large as any can
+    be; of a group all the false claims may be. Any hints will do: larger means are refuted wherever smaller ones are.
+    """
+    mosts = (float(inflated(alone.largest)), 1.0)
+    found = []
+    for people, hints, most, counts in zip(
+        alone.samples(weights, groups), behind_of(said), mosts, (False, True), strict=True
+    ):
+        if not counts or alone.decision.any():
+            worst, own = _raised(people, missed, most), risk / 2 if counts else risk
+            tried = ([hint + step * (most - hint) for hint in hints] for step in STEPS)
+            found.append(min(bound_behind(shift, worst, each, most, own, counts) for each in tried))
+    return tuple(outward(min(each + POINTS, most)) for each, most in zip(found, mosts, strict=False))
+
+
+def _raised(people: Sample, missed: int, most: float) -> Sample:
+    """The individuals with the least values of each group raised to the largest."""
+    high, first = np.array(people.high), people.groups if people.groups.ndim == 1 else people.groups[:, 0] * 0
+    for group in range(int(first.max()) + 1):
+        some = np.flatnonzero(first == group)
+        high[some[np.argsort(high[some], kind="stable")[:missed]]] = most
+    return people._replace(high=high)
 
 
 def made_of_it(

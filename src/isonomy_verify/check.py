@@ -45,6 +45,7 @@ from isonomy_verify.arithmetic import (
 from isonomy_verify.asked import heading, parted, similar
 from isonomy_verify.asked import weights as weights_told
 from isonomy_verify.behind import (
+    behind_drawn,
     decision_profiles,
     made_of_it,
     multiplier_of,
@@ -78,6 +79,7 @@ from isonomy_verify.models import ReachBounds
 from isonomy_verify.reach import WIDE
 from isonomy_verify.record import EVIDENCE, GROUND, METRIC, SCHEMA, BadInput, Record, signers
 from isonomy_verify.reweighting import Hints, Reweighting
+from isonomy_verify.sampling import risk_of
 from isonomy_verify.selection import consistent, selected
 from isonomy_verify.shifts import Movement, own_bounds, shift_of
 from isonomy_verify.similar import Similarity
@@ -232,6 +234,7 @@ class _Check:
         # What was derived of everybody alone: nan where nothing was.
         self.own, self.kept = np.full(n, np.nan), np.zeros(n, dtype=bool)
         self.range, self.evaluated, self.outside = self._range(), 0, 0
+        self.drawn_behind: float | None = None
         self.why = consistent(record.predicate["selection"], n, record.array("people.rows"))
         chosen = record.predicate["selection"]
         word = f"{selected(chosen)}{parted(schema, chosen['part'])}: the issuer's word"
@@ -365,11 +368,10 @@ class _Check:
 
     def _drawn(self, everybody: bool, seed: int | None, largest: float, hidden: float) -> NDArray[np.intp]:
         n = self.found.individuals
-        # A statement about the population bets on everybody's claim, of which a mean says nothing.
-        behind = any(
-            each.get("behind") for each in (self.claims.get("changes"), *self.claims.get("shifts", [])) if each
-        )
-        if everybody or n <= EVERYBODY or hidden == 0 or self.claims["population"] is not None or behind:
+        # Where individuals move, a statement about the population bets on everybody's claim, of which a mean says
+        # nothing; where none does, it follows from claims of which few can be false.
+        behind = self.claims["population"] is not None or (self.claims.get("changes") or {}).get("behind")
+        if everybody or n <= EVERYBODY or hidden == 0 or (self.shift.moves and behind):
             return np.arange(n)
         self.found.seed = secrets.randbits(63) if seed is None else int(seed)
         self.secret, self.draws = seed is None, np.random.default_rng(self.found.seed)
@@ -474,8 +476,11 @@ class _Check:
 
     def _pays(self, x: Array, z: Array, cost: Array) -> NDArray[np.bool_]:
         """Whether (k,) possible people ``z`` are no further from ``x`` than what is said to be paid."""
-        paid = np.where((x == z).all(axis=1), 0.0, math.inf) if self.paid is None else self.paid.distance_upper(x, z)
-        return np.asarray(self.domain.contains(z) & (paid <= cost))
+        if self.paid is None:
+            pays = (x == z).all(axis=1) & (cost == 0)
+        else:
+            pays = self.paid.distance_upper(x, z) <= cost
+        return np.asarray(self.domain.contains(z) & pays)
 
     def _attained(self, owner: NDArray[np.int64], mass: Array, cost: Array, value: Array) -> tuple[bool, float]:
         """Whether the shift has a population with these masses on points, and its mean at least."""
@@ -640,6 +645,12 @@ class _Check:
                 found.proved_upper = missed[0]
             above = " or ".join(str(outward(each)) for each in missed)
             detail += f"; as people were drawn, more than {above} is accepted with probability at most {ALPHA:g}"
+            if said.get("behind") is not None and self.confidence is not None:
+                false, risk = math.ceil(THETA * found.individuals), risk_of(self.confidence)
+                tops = list(behind_drawn(self.individuals, shift, self.weights, groups, said, risk, false))
+                above = " or ".join(map(str, tops))
+                detail += f", and so is a population behind the sample with more than {above}"
+                self.drawn_behind = tops[0] if own else self.drawn_behind
         return found.say("shift", holds, detail)
 
     def _witnesses(self) -> bool:
@@ -689,6 +700,10 @@ class _Check:
             own = self.claims["shifts"][0].get("behind")
             holds = own is not None and said["multiplier"] is None and said["upper"] == own["upper"]
         words = f"at most {outward(number(said['upper']))}, if these are independent draws"
+        if self.drawn_behind is not None:
+            words += (
+                f"; as people were drawn, more than {self.drawn_behind} is accepted with probability at most {ALPHA:g}"
+            )
         self.found.say("population", holds, words)
 
     def _trusted(self) -> None:
