@@ -476,9 +476,8 @@ class _Check:
 
     def _pays(self, x: Array, z: Array, cost: Array) -> NDArray[np.bool_]:
         """Whether (k,) possible people ``z`` are no further from ``x`` than what is said to be paid."""
-        if self.paid is None:
-            pays = (x == z).all(axis=1) & (cost == 0)
-        else:
+        pays = (x == z).all(axis=1) & (cost == 0)
+        if self.paid is not None:
             pays = self.paid.distance_upper(x, z) <= cost
         return np.asarray(self.domain.contains(z) & pays)
 
