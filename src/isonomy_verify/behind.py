@@ -215,19 +215,20 @@ def moved(
     total, heaviest = exact_sum(own), float(own.max())
     most = rounded_up(Fraction(heaviest) * len(weights) / Fraction(total, 1 << SHIFT))
     said: dict[str, Any] = {}
-    if isinstance(shift, Composed):
-        high = decision_heights(profiles, rows, shift.then, multiplier)
+    if shift.reweighting is not None:
+        both = shift
+        high = decision_heights(profiles, rows, both.then, multiplier)
         people = sample_of(high, np.zeros(len(high)), weights, groups)
-        upper = shift.bound(multiplier, people, hints, 1.0)
-        most = hidden(shift.first, people, hints, 1.0, most)
+        upper = both.bound(multiplier, people, hints, 1.0)
+        most = hidden(both.first, people, hints, 1.0, most)
         if (weights[turned.owner] > 0).all():
             owner, ones = np.searchsorted(counted, turned.owner), np.ones(len(turned.owner))
-            least = shift.attained(people, hints, owner, turned.mass, turned.cost, ones) or 0.0
+            least = both.attained(people, hints, owner, turned.mass, turned.cost, ones) or 0.0
         said = {"hints": {name: list(numbers) for name, numbers in hints._asdict().items()}}
     else:
-        mean = mean_up(decision_heights(profiles, counted, shift, multiplier), own)
-        upper = shift.bound(multiplier, mean)
-        if (turned.mass <= weights[turned.owner]).all() and shift.keeps(turned.mass, turned.cost, total):
+        mean = mean_up(decision_heights(profiles, counted, shift.movement, multiplier), own)
+        upper = shift.movement.bound(multiplier, mean)
+        if (turned.mass <= weights[turned.owner]).all() and shift.movement.keeps(turned.mass, turned.cost, total):
             least = rounded_down(Fraction(exact_sum(turned.mass), total))
     return {
         "upper": outward(min(1.0, upper + POINTS)),
@@ -256,7 +257,7 @@ def nearby_decisions(
     radii, and from those who were shown to have another one; and words for it."""
     slope, hints = multiplier_of(said), NO_HINTS
     shift.movement.check(slope)
-    if isinstance(shift, Composed):
+    if shift.reweighting is not None:
         hints = Hints(*(tuple(map(number, said["hints"][name])) for name in Hints._fields))
     implied = moved(shift, profiles, weights, turned, slope, hints, groups)
     holds = implied["upper"] <= number(said["upper"]) and implied["hidden"] <= number(said["hidden"])
@@ -265,9 +266,9 @@ def nearby_decisions(
     if behind is None:
         return holds, word
     word += f"; behind the sample from {behind['lower']} to {behind['upper']}, if these are independent draws"
-    if isinstance(shift, Composed):
+    if shift.reweighting is not None:
         return False, word
-    return holds and _decisions_behind(shift, profiles, weights, turned, behind, confidence), word
+    return holds and _decisions_behind(shift.movement, profiles, weights, turned, behind, confidence), word
 
 
 def _decisions_behind(

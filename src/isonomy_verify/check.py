@@ -603,10 +603,10 @@ class _Check:
             words = f"{len(away):,} other decisions after a move, each at a pair, evaluated"
             found.say("moved witnesses", good, words, "proved again")
         groups = None
-        if isinstance(settled, Composed) and settled.grouped_by:
+        if self.first is not None and self.first.grouped_by:
             if not self.record.has("people.x"):
                 return found.say("decisions that can change", None, "the groups' rows are withheld: give --data")
-            groups = settled.groups(self.x, self.places)
+            groups = self.first.groups(self.x, self.places)
         profiles = decision_profiles(decision, np.array(self.steady), self.reach.is_norm)
         holds, word = nearby_decisions(settled, profiles, self.weights, turned, groups, said, self.confidence)
         if found.seed is not None:

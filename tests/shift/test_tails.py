@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isonomy.certificates.indices import Column, tails
+from isonomy.certificates.indices import DriftColumn, tails
 
 
-def column(old: np.ndarray, new: np.ndarray, own: bool) -> Column:
+def column(old: np.ndarray, new: np.ndarray, own: bool) -> DriftColumn:
     move = 0.1 * np.abs(old) if own else np.full(len(old), 0.5)
-    return Column("age", old, old - move, old + move, new)
+    return DriftColumn("age", old, old - move, old + move, new)
 
 
 @pytest.mark.parametrize("own", [False, True])

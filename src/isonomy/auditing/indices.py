@@ -44,9 +44,9 @@ def moved(record: Record, x: FloatArray, risk: float, seed: int = 0) -> list[Ind
     if columns and np.ptp(people.weights):
         return [_unmeasured(words, f"Tails need audited people of equal weight. {shift.never}")]
     share = risk / max(1, len(gauges) + len(columns))
-    found = [_distance(people, x, gauge, words, share, seed) for gauge in gauges]
-    found += [tails(column, words, *shift.reweighted, share) for column in columns]
-    return [replace(each, note=shift.never) for each in found] or [_unmeasured(words, shift.never)]
+    each = [_distance(people, x, gauge, words, share, seed) for gauge in gauges]
+    each += [tails(column, words, *shift.reweighted, share) for column in columns]
+    return [replace(index, note=shift.never) for index in each] or [_unmeasured(words, shift.never)]
 
 
 def window_indices(record: Record, x: FloatArray, upper: FloatArray, risk: float, seed: int) -> list[Index]:

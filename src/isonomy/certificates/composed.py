@@ -14,7 +14,7 @@ from isonomy.arithmetic import FloatArray
 from isonomy.attacks import AttackBudget
 from isonomy.certificates.displacement import Displacement
 from isonomy.certificates.dual import Bound, best_mixture
-from isonomy.certificates.indices import Column
+from isonomy.certificates.indices import DriftColumn
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import BLOCK, Schedule
 from isonomy.certificates.protocol import Derived, MovedClaims, Shift, register_composition
@@ -138,7 +138,7 @@ class Composed(Shift):
         """Return that of the movement."""
         return self.then.point_cost
 
-    def columns(self, people: Population, x: FloatArray) -> list[Column]:
+    def columns(self, people: Population, x: FloatArray) -> list[DriftColumn]:
         """Return those of the movement, where no individual counts without limit before."""
         return self.then.columns(people, x) if math.isfinite(self.first.densest) else []
 

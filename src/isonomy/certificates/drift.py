@@ -13,7 +13,7 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray, parameter, share
 from isonomy.certificates.displacement import Displacement
-from isonomy.certificates.indices import Column, Gauge
+from isonomy.certificates.indices import DriftColumn, Gauge
 from isonomy.errors import ParameterError, template
 from isonomy.given import FINITE, number
 from isonomy.population import Domain, Population, Schema
@@ -183,17 +183,17 @@ class Drift(Displacement):
             gauges.append(Gauge(f"distance of {name} in raw units", WeightedLp(unit, 1), 1.0, radius, decisive))
         return gauges
 
-    def columns(self, people: Population, x: FloatArray) -> list[Column]:
-        """Return what nobody's numbers may exceed, where that is asked of everybody; of shares of the own value as far
-        as ends rise with the value."""
-        space, found = people.schema.domain("realizable"), []
+    def columns(self, people: Population, x: FloatArray) -> list[DriftColumn]:
+        """Return what no one's numbers may exceed, where that is asked of all; of shares of the own value as far
+        as these rise with the value."""
+        space, ends = people.schema.domain("realizable"), []
         for name, amount, of_own in () if self.average else self.amounts:
             at, most = people.schema.slices[name].start, amount * self.times
             old, new = (rows[:, at] * space.unit[at] + space.origin[at] for rows in (people.x, x))
             if most < (1.0 if of_own else math.inf):
                 move = most * np.abs(old) if of_own else most
-                found.append(Column(name, old, old - move, old + move, new))
-        return found
+                ends.append(DriftColumn(name, old, old - move, old + move, new))
+        return ends
 
     def resized(self, size: float) -> Self:
         """Return the drift of other amounts."""

@@ -127,9 +127,9 @@ class EnumerationTier(Tier):
         """Return the search for the nearest of everybody within a ball whose decision can change."""
         return self._best_within(x, lambda known, cost: np.where(known.kept, -1.0, 1 / (1 + cost)))
 
-    def _best_within(self, x: FloatArray, worth: Callable[[Known, FloatArray], FloatArray]) -> Nearby:
-        """Return the search for those of everybody within a ball who are worth most, by what is known of them and what
-        they cost."""
+    def _best_within(self, x: FloatArray, score: Callable[[Known, FloatArray], FloatArray]) -> Nearby:
+        """Return the search for those of everybody within a ball whose score, by what is known of them and what they
+        cost, is largest."""
 
         def candidates(rows: NDArray[np.int64], ball: Similarity, budget: AttackBudget) -> FloatArray:
             some, best = np.array(x[rows]), np.full(len(rows), -1.0)
@@ -142,7 +142,7 @@ class EnumerationTier(Tier):
                         unique, back = distinct(z[within])
                         known = self.chunk(unique)
                         known = Known(known.upper[back], known.kept[back])
-                        _take_best(best, person, owner[within], worth(known, cost[within]), z[within])
+                        _take_best(best, person, owner[within], score(known, cost[within]), z[within])
             return person
 
         return candidates

@@ -53,9 +53,9 @@ class Index:
         )
 
 
-class Column(NamedTuple):
-    """A column whose values ``old`` (n,) nobody may raise above ``high`` (n,) or reduce below ``low`` (n,); both rise
-    with the value. ``new`` (k,) are those of new people."""
+class DriftColumn(NamedTuple):
+    """A column whose values ``old`` (n,) may become ``high`` (n,) at most and ``low`` (n,) at least; both rise with the
+    value. ``new`` (k,) are those of new people."""
 
     name: str
     old: FloatArray
@@ -64,9 +64,9 @@ class Column(NamedTuple):
     new: FloatArray
 
 
-def tails(column: Column, words: str, ratio: float, strangers: float, risk: float) -> Index:
+def tails(column: DriftColumn, words: str, ratio: float, strangers: float, risk: float) -> Index:
     """Return the share of people, at least, whose value must have moved further than it may, where audited people first
-    count ``ratio`` times as much at most, and a share of ``strangers`` is anybody.
+    count ``ratio`` times as much at most, and a share of ``strangers`` has any value.
 
     **Soundness.** For every value ``t`` those above ``high(t)`` were above ``t`` before, and those below ``low(t)``
     below it. With probability ``1 − risk`` no share of a tail is further from that of its sample than ``off``.

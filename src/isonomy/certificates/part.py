@@ -101,7 +101,7 @@ class Part(Reweighting):
 
         **Soundness.** Where no bin of those who are not above all audited ones certainly holds more than a part could,
         their mean is at most that of a part in which each violation is raised to the end of its bin: it *holds* in
-        this sense, whoever they are in other respects.
+        this sense, whatever else they are.
         """
         if self.at_least == 1:
             return []

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from isonomy.attacks import AttackBudget, Finds
     from isonomy.certificates.certificate import Certificate
     from isonomy.certificates.dual import Bound
-    from isonomy.certificates.indices import Column, Gauge
+    from isonomy.certificates.indices import DriftColumn, Gauge
     from isonomy.certificates.local import LocalCertificate
     from isonomy.certificates.moving import Moving
     from isonomy.certificates.profiles import Schedule
@@ -318,7 +318,7 @@ class Shift(ABC):
         """Return the distances from audited people that a population of the shift keeps to."""
         return []
 
-    def columns(self, people: Population, x: FloatArray) -> list[Column]:
+    def columns(self, people: Population, x: FloatArray) -> list[DriftColumn]:
         """Return the columns of audited and new people ``x`` (n, m) of which every single one keeps to limits."""
         return []
 

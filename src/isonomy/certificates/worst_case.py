@@ -191,11 +191,11 @@ def search(
         step = max(1, min(ROWS, int(ROWS * MANY / moving.regions)))
         cut = [(r, rows[k : k + step], turn) for r, rows, turn in jobs for k in range(0, len(rows), step)]
         nonlocal turned
-        found = [(points, turned)]
+        several = [(points, turned)]
         for (_, rows, _), some in zip(cut, in_parallel(around, cut), strict=True):
-            found += [] if some is None else [some]
+            several += [] if some is None else [some]
             tick(len(rows))
-        points, turned = (gathered(each).best() for each in zip(*found, strict=True))
+        points, turned = (gathered(each).best() for each in zip(*several, strict=True))
         return points
 
     def nearest(turned: Points) -> Points:
