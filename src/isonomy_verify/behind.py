@@ -294,7 +294,7 @@ def _decisions_behind(
 
 def turned_behind(shift: Movement, turned: Turned, n: int, risk: float) -> float:
     """At most the share of decisions that change in one population around that behind ``n`` draws, with this risk: into
-    it everybody moves who has another decision within the radius, of whom at least those shown were drawn."""
+    it everybody moves who has another decision within the radius; those shown were drawn from them."""
     return share_down(int((turned.cost <= shift.radius).sum()), n, risk)
 
 
