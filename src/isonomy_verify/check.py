@@ -72,7 +72,7 @@ from isonomy_verify.evidence import (
 )
 from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
-from isonomy_verify.individuals import CERTIFIED, Individuals, deflated, hints_of
+from isonomy_verify.individuals import CERTIFIED, Individuals, deflated, hints_of, witnessed
 from isonomy_verify.kinds import model_of
 from isonomy_verify.layout import GROUNDED
 from isonomy_verify.models import ReachBounds

@@ -14,6 +14,7 @@ function that gave the predictions, of which nothing else is known: they hold *g
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -351,7 +352,7 @@ class PredictionReach:
             return np.zeros(len(x), dtype=bool)
         head = replace(bounds.head, counts=True, margin=max(margin, bounds.head.margin))
         counting = type(bounds)(bounds.table, head, bounds.similarity)
-        return np.asarray(PredictionReach(counting, self.ground).bound(x, [radius])[:, 0] == 0)
+        return np.asarray(PredictionReach(counting, self.ball.form).bound(x, [radius])[:, 0] == 0)
 
     def everywhere(self, x: Array) -> tuple[float, float]:
         """The largest violation that there can be: others than those who were listed were not asked about."""
