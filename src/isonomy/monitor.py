@@ -16,14 +16,18 @@ what is proved exceeds ε whatever is true of the others, with confidence. *vali
 confidence, and the certificate itself keeps ε. Otherwise *undecided*. Expired does not mean unfair: it means that the
 certificate no longer vouches.
 
-**Soundness.** The risk is shared: half for the distance, a quarter for the mean from above, an eighth for the mean from
-below, an eighth for the share (Clopper and Pearson, both sides). So with probability at least ``1 − risk`` every number
-of the evaluation is right, whatever is true. Proved violations may come from several tiers: the upper bound of the mean
-grows with every value, so it stays above the one for the violations themselves. Attained ones may come from any search:
-the lower bound of the mean grows with every value too, since its bets are fixed in advance. This needs people who are
-independent draws from one population (not the same people again and again, no change within the window) and who were
-not used to fit network, metric or schema. Where two samples are compared ``whole``, ``certified`` needs no such thing:
-it bounds the mean violation of the admitted people of the window themselves.
+With ``notions`` every shift of the certificate has a state of its own, *holds*, *expired* or *not known*, for those of
+today's population whom the schema admits (:mod:`isonomy.certificates.indices`).
+
+**Soundness.** With ``notions`` half of the risk is theirs. The rest is shared: half for the distance, a quarter for
+the mean from above, an eighth for the mean from below, an eighth for the share (Clopper and Pearson, both sides). So
+with probability at least ``1 − risk`` every number of the evaluation is right, whatever is true. Proved violations
+may come from several tiers: the upper bound of the mean grows with every value, so it stays above the one for the
+violations themselves. Attained ones may come from any search: the lower bound of the mean grows with every value too,
+since its bets are fixed in advance. This needs people who are independent draws from one population (not the same
+people again and again, no change within the window) and who were not used to fit network, metric or schema. Where two
+samples are compared ``whole``, ``certified`` needs no such thing: it bounds the mean violation of the admitted people
+of the window themselves.
 
 **What is guaranteed.** Among enough looks at a single confidence level one is wrong at last. With
 ``guarantee="all"`` the ``k``-th look gets the risk ``α / (k (k + 1))``; these add up to α, so with probability at
@@ -38,7 +42,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -46,6 +50,8 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.certificates.consistency import compare
+from isonomy.certificates.indices import Index
+from isonomy.certificates.indices import State as IndexState
 from isonomy.certificates.protocol import Shift
 from isonomy.confidence import betting, share_bounds
 from isonomy.errors import ParameterError, template
@@ -76,7 +82,8 @@ class Reference:
     ``curve`` gives the proved mean violation for other sizes of the ``shift``, γ where individuals move. ``people`` are
     the audited individuals, or None where the certificate does not carry them: then, and where no individual moves, no
     distance is bounded. ``everybody`` is false where they are a sample.
-    ``largest`` is the largest violation possible, also of people whom the schema refuses.
+    ``largest`` is the largest violation possible, also of people whom the schema refuses. ``notions`` measures every
+    shift of the certificate but a distance: from people (n, m), their proved violations (n,), a risk and a seed.
     """
 
     shift: Shift
@@ -85,6 +92,7 @@ class Reference:
     people: Population | FloatArray | None
     largest: float = 1.0
     everybody: bool = True
+    notions: Callable[[FloatArray, FloatArray, float, int], list[Index]] | None = None
 
     @property
     def caution(self) -> str:
@@ -146,6 +154,7 @@ class Evaluation:
     mean: MeanViolation
     refused: RefusedShare
     risk: float
+    shifts: tuple[Index, ...] = ()  # each shift of the certificate, for those whom the schema admits
 
 
 def evaluate(
@@ -174,14 +183,40 @@ def evaluate(
             np.where(refused, 0.0, lower), np.where(refused, 0.0, upper),
             lambda at: f"Number {at} of the window: the output for a similar individual", lambda at: {"number": at},
         )  # fmt: skip
-    largest = reference.largest
+    largest, whole = reference.largest, risk
+    if reference.notions is not None:  # which half the risk is for
+        risk /= 2.0
     least = 0.0 if lower is None else mean_at_least(np.where(refused, 0.0, lower), largest, risk / 8.0)
     proved = np.where(refused, largest, upper)
     mean = MeanViolation(mean_up(proved), least, mean_at_most(proved, largest, risk / 4.0))
     share = refused_share(refused, risk / 8.0)
     distance = None if refused.all() else observe(reference, x[~refused], risk / 2.0, seed, sample)
     state, reason = _state_of(reference, distance, mean, share)
-    return Evaluation(number, len(x), state, f"{reason} {reference.caution}".rstrip(), distance, mean, share, risk)
+    shifts = tuple(_notions(reference, distance, x[~refused], upper[~refused], risk, seed, bool(refused.any())))
+    reason = f"{reason} {reference.caution}".rstrip()
+    return Evaluation(number, len(x), state, reason, distance, mean, share, whole, shifts)
+
+
+def _notions(
+    reference: Reference,
+    distance: Observed | None,
+    x: FloatArray,
+    upper: FloatArray,
+    risk: float,
+    seed: int,
+    some: bool,
+) -> Iterator[Index]:
+    """Yield the state of every shift of the certificate for the people ``x`` (n, m) whom the schema admits; where it
+    refused ``some``, none holds."""
+    shift = reference.shift
+    if distance is not None:
+        gamma = shift.number("gamma")
+        state: IndexState = "expired" if distance.lower > gamma else "not known"
+        yield Index(shift.words("these people"), "Wasserstein distance", distance.estimate, distance.floor,
+                    distance.lower, math.inf, gamma, state, shift.never)  # fmt: skip
+    for each in reference.notions(x, upper, risk, seed) if reference.notions is not None and len(x) else ():
+        note = "The schema refused some people, of whom nothing is known."
+        yield replace(each, state="not known", note=note) if some and each.state == "holds" else each
 
 
 def mean_at_most(upper: FloatArray, largest: float, risk: float) -> float:

@@ -9,21 +9,36 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isonomy_verify.arithmetic import SHIFT, Array, exact_sum, mean_up, products_down, rounded_down, rounded_up
+from isonomy_verify.arithmetic import SHIFT, Array, exact_sum, mean_up, rounded_down, rounded_up
 from isonomy_verify.claims import CLAIM_ROWS, POINTS, Profiles, claimed_heights, downward, inflated, outward
-from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, Individuals
+from isonomy_verify.composed import Composed
+from isonomy_verify.individuals import CERTIFIED, Individuals
 from isonomy_verify.models import ReachBounds
-from isonomy_verify.reweighting import Reweighting, Sample
+from isonomy_verify.reweighting import Groups, Hints, Reweighting, Sample, hidden, sample_of
 from isonomy_verify.sampling import risk_of, share_down, stakes
 from isonomy_verify.shifts import Movement
 from isonomy_verify.text import need, number
 
 Numbers = Sequence[float]
+NO_HINTS = Hints()
+
+
+STEPS = (0.0, *(2.0 ** (-k / 4) for k in range(56, -1, -1)))
+"""Ways of hints to the largest value, where some claims may be false."""
+
+
+class Turned(NamedTuple):
+    """Those whose decision was shown to change after a move, at most one point of each individual ``owner`` (k,): at a
+    ``cost`` (k,), with a ``mass`` (k,) in the population that is shown."""
+
+    owner: NDArray[np.intp]
+    cost: Array
+    mass: Array
 
 
 def bound_behind(
@@ -63,6 +78,42 @@ def behind(
     reached = max(0.0, reached_behind(shift, changes, risk / 2) - POINTS)
     sides = {"upper": outward(min(share + POINTS, 1.0)), "lower": downward(reached)}
     return said, {**sides, "hints": list(hints[1])}
+
+
+def behind_drawn(
+    alone: Individuals,
+    shift: Reweighting,
+    weights: Array,
+    groups: NDArray[np.intp] | None,
+    said: Mapping[str, Any],
+    risk: float,
+    missed: int,
+) -> tuple[float, ...]:
+    """What of the same populations still follows where up to ``missed`` of the claims about individuals are false: of
+    the mean violation, and of the share of decisions that can change.
+
+    **Soundness.** Bounds rise with every value, and bets lose the most where the least values are as large as any can
+    be; of a group all the false claims may be. Any hints will do: larger means are refuted wherever smaller ones are.
+    """
+    mosts = (float(inflated(alone.largest)), 1.0)
+    found = []
+    for people, hints, most, counts in zip(
+        alone.samples(weights, groups), behind_of(said), mosts, (False, True), strict=True
+    ):
+        if not counts or alone.decision.any():
+            worst, own = _raised(people, missed, most), risk / 2 if counts else risk
+            tried = ([hint + step * (most - hint) for hint in hints] for step in STEPS)
+            found.append(min(bound_behind(shift, worst, each, most, own, counts) for each in tried))
+    return tuple(outward(min(each + POINTS, most)) for each, most in zip(found, mosts, strict=False))
+
+
+def _raised(people: Sample, missed: int, most: float) -> Sample:
+    """The individuals with the least values of each group raised to the largest."""
+    high, first = np.array(people.high), people.groups if people.groups.ndim == 1 else people.groups[:, 0] * 0
+    for group in range(int(first.max()) + 1):
+        some = np.flatnonzero(first == group)
+        high[some[np.argsort(high[some], kind="stable")[:missed]]] = most
+    return people._replace(high=high)
 
 
 def made_of_it(
@@ -146,20 +197,45 @@ def decision_profiles(decision: NDArray[np.uint8], steady: Array, is_norm: bool)
 
 
 def moved(
-    profiles: Profiles, decision: NDArray[np.uint8], weights: Array, shift: Movement, multiplier: float | None
+    shift: Movement | Composed,
+    profiles: Profiles,
+    weights: Array,
+    turned: Turned,
+    multiplier: float | None,
+    hints: Hints = NO_HINTS,
+    groups: Groups | None = None,
 ) -> dict[str, Any]:
     """What is claimed of the share of decisions that can change where individuals move: at most the dual of their
-    profiles, at least what was turned without a move."""
-    counted = np.flatnonzero(weights > 0)
-    own, turned = np.array(weights[counted]), (decision[counted] == FLIPPABLE).astype(float)
-    mean, total = mean_up(decision_heights(profiles, counted, shift, multiplier), own), exact_sum(own)
-    least = rounded_down(Fraction(exact_sum(products_down(own, turned)), total))
-    heaviest = Fraction(float(own.max())) * len(weights) / Fraction(total, 1 << SHIFT)
+    profiles, at least the masses of those who were shown to have another decision after moves that the shift allows.
+
+    Where they are reweighted first, by ``hints`` of the heights in the place of own bounds.
+    """
+    counted, rows = np.flatnonzero(weights > 0), np.arange(len(weights))
+    own, least = np.array(weights[counted]), 0.0
+    total, heaviest = exact_sum(own), float(own.max())
+    most = rounded_up(Fraction(heaviest) * len(weights) / Fraction(total, 1 << SHIFT))
+    said: dict[str, Any] = {}
+    if shift.reweighting is not None:
+        both = shift
+        high = decision_heights(profiles, rows, both.then, multiplier)
+        people = sample_of(high, np.zeros(len(high)), weights, groups)
+        upper = both.bound(multiplier, people, hints, 1.0)
+        most = hidden(both.first, people, hints, 1.0, most)
+        if (weights[turned.owner] > 0).all():
+            owner, ones = np.searchsorted(counted, turned.owner), np.ones(len(turned.owner))
+            least = both.attained(people, hints, owner, turned.mass, turned.cost, ones) or 0.0
+        said = {"hints": {name: list(numbers) for name, numbers in hints._asdict().items()}}
+    else:
+        mean = mean_up(decision_heights(profiles, counted, shift.movement, multiplier), own)
+        upper = shift.movement.bound(multiplier, mean)
+        if (turned.mass <= weights[turned.owner]).all() and shift.movement.keeps(turned.mass, turned.cost, total):
+            least = rounded_down(Fraction(exact_sum(turned.mass), total))
     return {
-        "upper": outward(min(1.0, shift.bound(multiplier, mean) + POINTS)),
+        "upper": outward(min(1.0, upper + POINTS)),
         "lower": downward(least),
-        "hidden": outward(rounded_up(heaviest)),
+        "hidden": outward(most),
         "multiplier": multiplier,
+        **said,
     }
 
 
@@ -169,33 +245,37 @@ def decision_heights(profiles: Profiles, rows: NDArray[np.intp], shift: Movement
 
 
 def nearby_decisions(
-    shift: Movement,
-    decision: NDArray[np.uint8],
-    steady: Array,
+    shift: Movement | Composed,
+    profiles: Profiles,
     weights: Array,
-    is_norm: bool,
+    turned: Turned,
+    groups: Groups | None,
     said: Mapping[str, Any],
     confidence: float | None,
 ) -> tuple[bool, str]:
     """Whether what is claimed of the share of decisions that can change in populations of the shift follows from the
-    radii; and words for it."""
-    slope, profiles = multiplier_of(said), decision_profiles(decision, np.array(steady), is_norm)
-    shift.check(slope)
-    implied = moved(profiles, decision, weights, shift, slope)
+    radii, and from those who were shown to have another one; and words for it."""
+    slope, hints = multiplier_of(said), NO_HINTS
+    shift.movement.check(slope)
+    if shift.reweighting is not None:
+        hints = Hints(*(tuple(map(number, said["hints"][name])) for name in Hints._fields))
+    implied = moved(shift, profiles, weights, turned, slope, hints, groups)
     holds = implied["upper"] <= number(said["upper"]) and implied["hidden"] <= number(said["hidden"])
     holds &= 0 <= number(said["lower"]) <= implied["lower"]
     word, behind = f"from {said['lower']} to {said['upper']}", said.get("behind")
     if behind is None:
         return holds, word
     word += f"; behind the sample from {behind['lower']} to {behind['upper']}, if these are independent draws"
-    return holds and _decisions_behind(shift, profiles, decision, weights, behind, confidence), word
+    if shift.reweighting is not None:
+        return False, word
+    return holds and _decisions_behind(shift.movement, profiles, weights, turned, behind, confidence), word
 
 
 def _decisions_behind(
     shift: Movement,
     profiles: Profiles,
-    decision: NDArray[np.uint8],
     weights: Array,
+    turned: Turned,
     said: Mapping[str, Any],
     confidence: float | None,
 ) -> bool:
@@ -203,13 +283,19 @@ def _decisions_behind(
     if confidence is None or np.ptp(weights) != 0 or len(weights) < 2:
         return False
     n, risk, upper, slope = len(weights), risk_of(confidence) / 2, number(said["upper"]), multiplier_of(said)
-    if not 0 <= number(said["lower"]) <= share_down(int((decision == FLIPPABLE).sum()), n, risk):
+    if not 0 <= number(said["lower"]) <= turned_behind(shift, turned, n, risk):
         return False
     if upper >= 1:
         return True
     tries = shift.tries(1.0, slope)
     high = decision_heights(profiles, np.arange(n), shift, slope) if tries else np.ones(n)
     return bool(tries and confident(upper, shift.bound(slope, 0.0), high, 1.0, risk / tries))
+
+
+def turned_behind(shift: Movement, turned: Turned, n: int, risk: float) -> float:
+    """At most the share of decisions that change in one population around that behind ``n`` draws, with this risk: into
+    it everybody moves who has another decision within the radius; those shown were drawn from them."""
+    return share_down(int((turned.cost <= shift.radius).sum()), n, risk)
 
 
 def stands_within(reach: ReachBounds, x: Array, rows: NDArray[np.intp], steady: Array) -> NDArray[np.bool_]:

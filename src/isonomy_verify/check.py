@@ -44,7 +44,15 @@ from isonomy_verify.arithmetic import (
 )
 from isonomy_verify.asked import heading, parted, similar
 from isonomy_verify.asked import weights as weights_told
-from isonomy_verify.behind import made_of_it, multiplier_of, nearby, nearby_decisions, stands_within
+from isonomy_verify.behind import (
+    behind_drawn,
+    decision_profiles,
+    made_of_it,
+    multiplier_of,
+    nearby,
+    nearby_decisions,
+    stands_within,
+)
 from isonomy_verify.claims import claimed_heights, claimed_people, claimed_upper, inflated, inward, outward, verdict
 from isonomy_verify.composed import Composed
 from isonomy_verify.definitions import MATRICES, domain_of, form_of, head_of, schema_of, slices_of
@@ -58,18 +66,20 @@ from isonomy_verify.evidence import (
     profiles_of,
     sources_of,
     steady_of,
+    turned_of,
     within_weights,
     written,
 )
 from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
-from isonomy_verify.individuals import CERTIFIED, Individuals, deflated, hints_of
+from isonomy_verify.individuals import CERTIFIED, Individuals, deflated, hints_of, witnessed
 from isonomy_verify.kinds import model_of
 from isonomy_verify.layout import GROUNDED
 from isonomy_verify.models import ReachBounds
 from isonomy_verify.reach import WIDE
 from isonomy_verify.record import EVIDENCE, GROUND, METRIC, SCHEMA, BadInput, Record, signers
 from isonomy_verify.reweighting import Hints, Reweighting
+from isonomy_verify.sampling import risk_of
 from isonomy_verify.selection import consistent, selected
 from isonomy_verify.shifts import Movement, own_bounds, shift_of
 from isonomy_verify.similar import Similarity
@@ -224,6 +234,7 @@ class _Check:
         # What was derived of everybody alone: nan where nothing was.
         self.own, self.kept = np.full(n, np.nan), np.zeros(n, dtype=bool)
         self.range, self.evaluated, self.outside = self._range(), 0, 0
+        self.drawn_behind: float | None = None
         self.why = consistent(record.predicate["selection"], n, record.array("people.rows"))
         chosen = record.predicate["selection"]
         word = f"{selected(chosen)}{parted(schema, chosen['part'])}: the issuer's word"
@@ -357,11 +368,10 @@ class _Check:
 
     def _drawn(self, everybody: bool, seed: int | None, largest: float, hidden: float) -> NDArray[np.intp]:
         n = self.found.individuals
-        # A statement about the population bets on everybody's claim, of which a mean says nothing.
-        behind = any(
-            each.get("behind") for each in (self.claims.get("changes"), *self.claims.get("shifts", [])) if each
-        )
-        if everybody or n <= EVERYBODY or hidden == 0 or self.claims["population"] is not None or behind:
+        # Where individuals move, a statement about the population bets on everybody's claim, of which a mean says
+        # nothing; where none does, it follows from claims of which few can be false.
+        behind = self.claims["population"] is not None or (self.claims.get("changes") or {}).get("behind")
+        if everybody or n <= EVERYBODY or hidden == 0 or (self.shift.moves and behind):
             return np.arange(n)
         self.found.seed = secrets.randbits(63) if seed is None else int(seed)
         self.secret, self.draws = seed is None, np.random.default_rng(self.found.seed)
@@ -449,12 +459,8 @@ class _Check:
         for start in range(0, len(used), ROWS):
             some = used[start : start + ROWS]
             z, y, x = (np.ascontiguousarray(rows) for rows in (person[some], other[some], self.x[owner[some]]))
-            fits = self.domain.contains(z) & self.domain.allows(z, y)
+            fits = self._pays(x, z, cost[some]) & self.domain.allows(z, y)
             fits &= self.similarity.form.distance_upper(z, y) <= self.delta
-            if self.paid is None:
-                fits &= (x == z).all(axis=1) & (cost[some] == 0)
-            else:
-                fits &= self.paid.distance_upper(x, z) <= cost[some]
             reached = head.attained(self.bounds.enclose(z), self.bounds.enclose(y))
             good &= bool((fits & (deflated(said[some]) <= reached)).all())
             above += int((reached > inflated(self.profiles.within(owner[some], np.array(cost[some])))).sum())
@@ -467,6 +473,13 @@ class _Check:
         good &= within and claimed <= found.proved_lower and not above
         detail = f"{len(used):,} atoms reach {inward(found.proved_lower, 9)}, claimed {claimed}"
         return found.say("lower", good, f"{detail}; {above:,} above the profile of their individual", "proved again")
+
+    def _pays(self, x: Array, z: Array, cost: Array) -> NDArray[np.bool_]:
+        """Whether (k,) possible people ``z`` are no further from ``x`` than what is said to be paid."""
+        pays = (x == z).all(axis=1) & (cost == 0)
+        if self.paid is not None:
+            pays = self.paid.distance_upper(x, z) <= cost
+        return np.asarray(self.domain.contains(z) & pays)
 
     def _attained(self, owner: NDArray[np.int64], mass: Array, cost: Array, value: Array) -> tuple[bool, float]:
         """Whether the shift has a population with these masses on points, and its mean at least."""
@@ -562,18 +575,45 @@ class _Check:
     def shifts(self) -> None:
         """What is claimed of shifts in which no individual moves: it follows from the claims of everybody alone."""
         if self.claims.get("changes") is not None:
-            need(
-                self.shift.moves and self.first is None and self.head.decides,
-                "a share of decisions that was not asked for",
-            )
-            people = (self.individuals.decision, self.steady, self.weights)
-            words = nearby_decisions(
-                self.derived_for, *people, self.reach.is_norm, self.claims["changes"], self.confidence
-            )
-            self.found.say("decisions that can change", *words)
+            need(self.shift.moves and self.head.decides, "a share of decisions that was not asked for")
+            self._changes(self.claims["changes"])
         asked = [*([] if self.shift.moves else [self.shift]), *self.others]
         for at, (shift, said) in enumerate(zip(asked, self.claims.get("shifts", []), strict=True)):
             self._reweighted(cast(Reweighting, shift), said, at == 0 and not self.shift.moves)
+
+    def _changes(self, said: Mapping[str, Any]) -> None:
+        """The share of decisions that can change where individuals move: the bound that follows from radii, and people
+        who were shown to have another decision after a move."""
+        found, decision, settled = self.found, self.individuals.decision, self.settled
+        turned, moves = turned_of(self.record, decision, self.weights), self.record.names("turned")
+        away = np.flatnonzero(turned.cost > 0)
+        here = self.record.has("people.x") and ("person" not in moves or self.record.has("turned.person"))
+        if len(away) and not here:
+            found.say("moved witnesses", None, "rows are withheld: give --data, the folder that has them")
+        elif len(away):
+            person, other = (self.record.array(f"turned.{name}") for name in ("person", "counterpart"))
+            need(person.shape == other.shape == (len(away), self.domain.width), "witnesses of another shape: turned")
+            good = True
+            for start in range(0, len(away), ROWS):
+                some, block = away[start : start + ROWS], slice(start, start + ROWS)
+                parts = (self.x[turned.owner[some]], person[block], other[block])
+                x, z, y = (np.ascontiguousarray(rows) for rows in parts)
+                shown = witnessed(self.bounds, self.individuals, turned.owner[some], z, y, True)
+                good &= bool((shown & self._pays(x, z, turned.cost[some])).all())
+                self._keep(z, y)
+            words = f"{len(away):,} other decisions after a move, each at a pair, evaluated"
+            found.say("moved witnesses", good, words, "proved again")
+        groups = None
+        if self.first is not None and self.first.grouped_by:
+            if not self.record.has("people.x"):
+                return found.say("decisions that can change", None, "the groups' rows are withheld: give --data")
+            groups = self.first.groups(self.x, self.places)
+        profiles = decision_profiles(decision, np.array(self.steady), self.reach.is_norm)
+        holds, word = nearby_decisions(settled, profiles, self.weights, turned, groups, said, self.confidence)
+        if found.seed is not None:
+            above = outward(min(1.0, float(up(number(said["upper"]) + up(THETA * number(said["hidden"]))))))
+            word += f"; as people were drawn, more than {above} is accepted with probability at most {ALPHA:g}"
+        return found.say("decisions that can change", holds, word)
 
     def _reweighted(self, shift: Reweighting, said: Mapping[str, Any], own: bool) -> None:
         """Recompute a claim by its hints; ``own``: of the certificate's own shift, as ``upper`` and ``lower`` are."""
@@ -606,6 +646,12 @@ class _Check:
                 found.proved_upper = missed[0]
             above = " or ".join(str(outward(each)) for each in missed)
             detail += f"; as people were drawn, more than {above} is accepted with probability at most {ALPHA:g}"
+            if said.get("behind") is not None and self.confidence is not None:
+                false, risk = math.ceil(THETA * found.individuals), risk_of(self.confidence)
+                tops = list(behind_drawn(self.individuals, shift, self.weights, groups, said, risk, false))
+                above = " or ".join(map(str, tops))
+                detail += f", and so is a population behind the sample with more than {above}"
+                self.drawn_behind = tops[0] if own else self.drawn_behind
         return found.say("shift", holds, detail)
 
     def _witnesses(self) -> bool:
@@ -655,6 +701,10 @@ class _Check:
             own = self.claims["shifts"][0].get("behind")
             holds = own is not None and said["multiplier"] is None and said["upper"] == own["upper"]
         words = f"at most {outward(number(said['upper']))}, if these are independent draws"
+        if self.drawn_behind is not None:
+            words += (
+                f"; as people were drawn, more than {self.drawn_behind} is accepted with probability at most {ALPHA:g}"
+            )
         self.found.say("population", holds, words)
 
     def _trusted(self) -> None:

@@ -76,6 +76,11 @@ class Drift:
         return self
 
     @property
+    def radius(self) -> float:
+        """Within which everybody may move."""
+        return self.times
+
+    @property
     def plain(self) -> bool:
         """Whether no multiplier is needed."""
         return dual.plain(self.order, self.times)

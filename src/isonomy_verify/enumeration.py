@@ -14,6 +14,7 @@ function that gave the predictions, of which nothing else is known: they hold *g
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -334,7 +335,7 @@ class PredictionReach:
 
     def bound(self, x: Array, radii: Sequence[float], tight: bool = True, size: int = 1024) -> Array:
         """Upper bounds (n, radii) of the violation of any individual within each of the ascending ``radii``."""
-        worst = np.zeros((len(x), len(radii)))
+        worst = np.full((len(x), len(radii)), -1.0)
         for j, radius in enumerate(radii):
             try:
                 for owner, z in similar_people(self.ball.resized(radius), x):
@@ -342,11 +343,16 @@ class PredictionReach:
                     np.maximum.at(worst[:, j], owner, self.bounds.chunk(unique).upper[back])
             except EndlessError as error:
                 raise BadInput(f"The certificate cannot be checked: {error}.") from None
-        return worst
+        return np.where(worst < 0, np.inf, worst)  # everybody is near themselves: nobody listed proves nothing
 
     def stands(self, x: Array, radius: float, margin: float = 0.0, size: int = 1024) -> Mask:
-        """That of no decision (n,) this is proved."""
-        return np.zeros(len(x), dtype=bool)
+        """Whether (n,) each person within the radius has the decision of everybody similar: changes are counted."""
+        bounds = self.bounds
+        if not bounds.head.decides:
+            return np.zeros(len(x), dtype=bool)
+        head = replace(bounds.head, counts=True, margin=max(margin, bounds.head.margin))
+        counting = type(bounds)(bounds.table, head, bounds.similarity)
+        return np.asarray(PredictionReach(counting, self.ball.form).bound(x, [radius])[:, 0] == 0)
 
     def everywhere(self, x: Array) -> tuple[float, float]:
         """The largest violation that there can be: others than those who were listed were not asked about."""

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array
+from isonomy_verify.behind import Turned
 from isonomy_verify.claims import Profiles
-from isonomy_verify.individuals import CERTIFIED, DECISIONS, Individuals
+from isonomy_verify.individuals import CERTIFIED, DECISIONS, FLIPPABLE, Individuals
 from isonomy_verify.network import Node
 from isonomy_verify.record import Record
 from isonomy_verify.text import need as need
@@ -128,6 +129,19 @@ def steady_of(record: Record, decision: NDArray[np.uint8], moves: bool) -> Array
     need(steady.shape == decision.shape and ((steady >= 0) & (steady < math.inf)).all(), "radii of decisions")
     need(moves or not steady.any(), "radii of decisions where no individual moves")
     return np.where(decision == CERTIFIED, steady, 0.0)  # of others nothing follows from a radius
+
+
+def turned_of(record: Record, decision: NDArray[np.uint8], weights: Array) -> Turned:
+    """Whose decision was shown to change after a move; without arrays those whose own was turned, as they are."""
+    if "owner" not in record.names("turned"):
+        rows = np.flatnonzero(decision == FLIPPABLE)
+        return Turned(rows, np.zeros(len(rows)), np.array(weights[rows]))
+    owner, cost, mass = (record.array(f"turned.{name}") for name in ("owner", "cost", "mass"))
+    need(owner.ndim == 1 and owner.shape == cost.shape == mass.shape, "those whose decision changes")
+    need((np.diff(owner, prepend=-1, append=len(decision)) > 0).all(), "those whose decision changes")
+    need(((cost >= 0) & (cost < math.inf) & (mass >= 0) & (mass < math.inf)).all(), "masses and costs")
+    need((decision[owner[cost == 0]] == FLIPPABLE).all(), "a decision that changes without a move and a witness")
+    return Turned(owner, np.array(cost), np.array(mass))
 
 
 def check_labels(record: Record, n: int, classes: int) -> None:

@@ -19,6 +19,7 @@ ARRAYS = {
     "local": {"upper", "lower", "decision", "counterpart", "flip_counterpart", "steady"},
     "profiles": {"count", "radius", "value", "pass", "passes", "largest"},
     "points": {"count", "person", "counterpart", "cost", "value", "mass"},
+    "turned": {"owner", "cost", "mass", "person", "counterpart"},
 }
 """The arrays of every group but the model's, which follow from its kind (:data:`MODELS`)."""
 
@@ -321,8 +322,9 @@ def _check_shifts(question: Mapping[str, Any], claims: Mapping[str, Any]) -> Non
     if len(said) != len(others) + (question["shift"]["kind"] not in MOVED):
         raise BadInput("The certificate is damaged: 'claims.shifts' must have a claim for each shift without moves.")
     if claims.get("changes") is not None:
-        may = {"behind": optional(table(NEARBY))}
-        Part({**NEARBY, "hidden": number}, may).check(claims["changes"], "claims.changes")
+        moved: dict[str, Rule] = {**NEARBY, "hidden": number}
+        moved |= {"hints": table(dict.fromkeys(HINTS, numbers))} if "hints" in claims else {}
+        Part(moved, {"behind": optional(table(NEARBY))}).check(claims["changes"], "claims.changes")
     for each in said:
         Part({**CLAIM, "changes": any_}, MAY).check(each, "claims.shifts")
         if each["changes"] is not None:

@@ -42,6 +42,11 @@ class Transport:
         return self
 
     @property
+    def radius(self) -> float:
+        """Within which everybody may move."""
+        return self.gamma
+
+    @property
     def plain(self) -> bool:
         """Whether no multiplier is needed."""
         return dual.plain(self.order, self.gamma)

@@ -46,8 +46,8 @@ class Support:
         place = np.zeros((len(owner), 1))
         self.points = Points(owner, place, place, np.tile(self.costs, n), self.values.ravel())
 
-    def dual(self, shift: Any, claimed: bool = False) -> ComposedDual:
-        return ComposedDual(shift, self.profiles, self.weights, self.groups, claimed)
+    def dual(self, shift: Any) -> ComposedDual:
+        return ComposedDual(shift, self.profiles, self.weights, self.groups)
 
     def program(self, first: Any, gamma: float) -> float:
         """The largest mean: masses on places, whose sums by person are a population of the part or mix."""

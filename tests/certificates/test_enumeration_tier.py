@@ -17,6 +17,7 @@ from tests.certificates.test_enumerated import drawn, number
 
 from isonomy import (
     Counterparts,
+    Drift,
     Enumeration,
     Mahalanobis,
     Part,
@@ -133,6 +134,46 @@ def test_moved_populations_are_below_the_bound(asked: dict[str, Any], ground: An
     assert found.lower <= most * (1 + 1e-9) + 1e-9 and least <= found.upper * (1 + 1e-9) + 1e-9
     part = certify(town.model, town.people, town.metric, town.delta, Part(0.5), **QUIET)
     assert part.lower == pytest.approx(part.upper, abs=1e-9)
+
+
+STEPS = Schema("steps", (Feature("sex", "categorical", categories=("f", "m"), protected=True),
+                         Feature("n", "integer", low=0, high=19, unit=1.0)), Label("y", ("no", "yes")))  # fmt: skip
+MOVES = {
+    "average": (Transport(0.7), 1.0, 0.7), "everybody": (Transport(2.1, order=np.inf), np.inf, 2.1),
+    "drift": (Drift({"n": 2}), 1.0, 2.0), "drift of everybody": (Drift({"n": 3}, average=False), np.inf, 3.0),
+}  # fmt: skip
+
+
+def steps(count: int = 14) -> Population:
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"sex": rng.choice(["f", "m"], count), "n": rng.integers(0, 20, count)})
+    return Population.from_frame(frame, STEPS)
+
+
+def on_steps(frame: pd.DataFrame) -> np.ndarray:
+    """Whose decision hangs on the sex are those of seven and of twelve: from there others are some steps away."""
+    n, more = frame["n"].to_numpy(float), np.where(frame["sex"] == "m", 0.3, 0.0)
+    return np.clip(0.4 + 0.05 * ((n >= 8) & (n <= 11)) + more * ((n == 7) | (n == 12)), 0, 1)
+
+
+@pytest.mark.parametrize("part", [1.0, 0.4])
+@pytest.mark.parametrize("name", MOVES)
+def test_shares_of_decisions_after_moves_are_those_of_a_linear_program(name: str, part: float) -> None:
+    """Over all people, each of whom counts so much more at most, and moves then."""
+    (moves, order, budget), people = MOVES[name], steps()
+    shift = moves if part == 1 else Part(part) & moves
+    found = certify(Enumeration(on_steps, STEPS), people, Counterparts.of(STEPS), 1.0, shift, **QUIET)
+    away = np.min(np.abs(people.frame["n"].to_numpy(float)[:, None] - [7, 12]), axis=1)
+    n, most = len(people), np.full(len(people), 1 / len(people) / part)
+    if order == np.inf:
+        truth = min(1.0, most[away <= budget].sum())
+    else:  # masses that stay, and masses that move
+        spent, own = np.append(np.zeros(n), away), np.tile(np.eye(n), 2)
+        truth = -linprog(-np.append(away == 0, np.ones(n)), np.vstack([spent, own]),
+                         np.append(budget, most), np.ones((1, 2 * n)), [1.0], method="highs").fun  # fmt: skip
+    share = found.changes
+    assert share is not None and truth == pytest.approx(share.lower, abs=3e-6) and truth > np.mean(away == 0)
+    assert truth - 1e-9 <= share.upper <= (1.3 * truth if order == 1 else truth + 3e-6)
 
 
 def test_somebody_at_the_very_edge_is_counted_and_is_no_witness() -> None:

@@ -18,7 +18,7 @@ from isonomy.certificates.dual import cells_of
 from isonomy.certificates.protocol import tier_for
 from isonomy.problem import Problem
 from isonomy_verify import verify
-from isonomy_verify.behind import decision_profiles, moved
+from isonomy_verify.behind import Turned, decision_profiles, moved
 from isonomy_verify.individuals import CERTIFIED, FLIPPABLE
 from isonomy_verify.shifts import Transport as KernelTransport
 
@@ -71,6 +71,11 @@ def test_nobody_within_the_radius_has_a_decision_that_can_change(seed: int, orde
     assert stood > 0
 
 
+def as_they_are(decision: np.ndarray, weights: np.ndarray) -> Turned:
+    rows = np.flatnonzero(decision == FLIPPABLE)
+    return Turned(rows, np.zeros(len(rows)), weights[rows])
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.floats(0.01, 2), st.sampled_from([1.0, 2.0]))
 def test_the_bound_is_that_of_a_linear_program(seed: int, gamma: float, order: float) -> None:
@@ -89,11 +94,13 @@ def test_the_bound_is_that_of_a_linear_program(seed: int, gamma: float, order: f
     found = Dual([cells_of(profiles, np.arange(9), weights)], shift).bound(gamma)
     assert truth - 1e-9 <= found.upper <= truth + 1e-7
     for multiplier in (found.multiplier, 0.1, 3.0):
-        claim = moved(profiles, decision, weights, KernelTransport(order, gamma), multiplier)
+        claim = moved(KernelTransport(order, gamma), profiles, weights, as_they_are(decision, weights), multiplier)
         assert claim["upper"] >= min(1.0, truth) - 1e-12
         assert claim["lower"] <= weights[decision == FLIPPABLE].sum() / weights.sum() <= claim["upper"] + 1e-12
     free = decision_profiles(decision, steady, False)  # moves that cost nothing
-    assert moved(free, decision, weights, KernelTransport(order, gamma), found.multiplier)["upper"] >= claim["lower"]
+    turned = as_they_are(decision, weights)
+    claim = moved(KernelTransport(order, gamma), free, weights, turned, found.multiplier)
+    assert claim["upper"] >= claim["lower"]
 
 
 def test_more_shift_changes_more_decisions() -> None:
@@ -125,6 +132,12 @@ def test_it_is_derived_again(written: Path, tmp_path: Path) -> None:
     honest = Forger(written, tmp_path)
     said = honest.claims["changes"]
     assert said["lower"] <= said["upper"] < 1 and honest.array("local.steady").any()
+    cost, mass = (honest.array(f"turned.{name}") for name in ("cost", "mass"))
+    away = (cost > 0) & (mass > 0)
+    assert away.any() and len(honest.array("turned.person")) == (cost > 0).sum()
+    as_they_are = np.mean(honest.array("local.decision") == FLIPPABLE)
+    assert as_they_are < said["lower"] == pytest.approx(mass.sum() / 12, abs=2e-6)
+    assert said["behind"]["lower"] <= said["lower"]
 
 
 def changed(name: str, value: Any, behind: bool = False) -> Any:
@@ -140,7 +153,47 @@ def further(forger: Forger) -> None:
     forger.change("local.steady", lambda radius: 8 * radius)
 
 
+def closer(forger: Forger) -> None:
+    """Moves are said to cost less, and more people to move."""
+    forger.change("turned.cost", lambda cost: cost / 4)
+    forger.change("turned.mass", lambda mass: np.ones(len(mass)))
+    forger.claims["changes"]["lower"] = len(forger.array("turned.mass")) / 12 - 1e-6
+
+
+def heavier(forger: Forger) -> None:
+    """Masses that cost more than the budget, or of people who are not as many."""
+    forger.change("turned.mass", lambda mass: 2 * mass + 0.1)
+    forger.claims["changes"]["lower"] = float(forger.array("turned.mass").sum()) / 12 - 1e-6
+
+
+def more_turned(forger: Forger) -> None:
+    """Somebody whose decision stands is said to be turned as they are."""
+    stands = np.flatnonzero(forger.array("local.decision") != FLIPPABLE)
+    rows = np.union1d(forger.array("turned.owner")[forger.array("turned.cost") == 0], stands[:1])
+    for name in ("person", "counterpart"):
+        forger.put(f"turned.{name}", forger.array(f"turned.{name}")[:0])
+    forger.put("turned.owner", rows)
+    forger.put("turned.cost", np.zeros(len(rows)))
+    forger.put("turned.mass", np.ones(len(rows)))
+    forger.claims["changes"]["lower"] = len(rows) / 12 - 1e-6
+
+
+def twice(forger: Forger) -> None:
+    """One individual is named twice."""
+    for name in ("owner", "cost", "mass", "person", "counterpart"):
+        forger.change(f"turned.{name}", lambda rows: np.concatenate([rows, rows[-1:]]))
+
+
 FORGERIES = [
+    closer, heavier, more_turned, twice,
+    lambda f: f.change("turned.person", lambda z: z[:-1]),
+    lambda f: f.change("turned.person", lambda z: z + 1.0),  # nobody who is possible
+    lambda f: f.put("turned.counterpart", f.array("turned.person")),  # who is decided as they are
+    lambda f: f.change("turned.counterpart", lambda y: np.roll(y, 1, axis=1)),
+    lambda f: f.change("turned.owner", lambda owner: owner[::-1]),
+    lambda f: f.change("turned.owner", lambda owner: owner + 12),
+    lambda f: f.change("turned.cost", lambda cost: -cost),
+    lambda f: f.change("turned.mass", lambda mass: mass * math.nan),
     changed("upper", lambda v: v - 1e-4), changed("lower", lambda v: v + 1e-4), changed("hidden", 0.0),
     changed("multiplier", lambda v: 3 * v), changed("multiplier", None), changed("multiplier", -1.0),
     changed("upper", lambda v: v - 1e-4, True), changed("lower", lambda v: v + 1e-4, True),

@@ -158,6 +158,8 @@ def test_what_was_not_searched_for_is_not_called_shown() -> None:
     without, searched = audit(attack=False, decide=False), audit()
     for text in everything(without):
         assert "at least 0.0" not in text and "≥ 0" not in text and "no search was made" in text
+        assert "no population was searched for, so there is no lower bound" in text.lower()
+        assert "at least not searched" not in text
     assert str(facts_of(without).fact("lower")) == "not searched for"
     assert "≥" in facts_of(searched).fact("lower").bounded
     assert not facts_of(without)["people"].drawn.get("people", [{"least": []}])[0]["least"]

@@ -81,3 +81,36 @@ def test_claims_that_the_evidence_does_not_bear_are_refused(
     with pytest.raises(FileError, match=r"certificate\.json") as caught:
         Served.from_directory(tmp_path / "out")
     assert says in str(caught.value)
+
+
+def test_a_look_tells_of_every_shift(tmp_path: Path) -> None:
+    """Each with a state of its own; a redacted certificate says what it cannot measure, and the refused leave nothing
+    that holds."""
+    people = population(rows(60)).held_out()
+    shift = [isonomy.Drift({"age": 3}, average=False), isonomy.Part(0.05), isonomy.Mix(["sex"])]
+    found = isonomy.certify(
+        network(), people, isonomy.Counterparts.of(SCHEMA), 1.0, shift, epsilon=0.9, progress=None, attack=False,
+        rounds=0, tier="interval",
+    )  # fmt: skip
+    write(tmp_path / "open", found)
+    write(tmp_path / "redacted", found, redact=True)
+    served = Served.from_directory(tmp_path / "open")
+    window = population(rows(400, seed=3))
+    upper = np.resize(np.asarray(found.local.upper), 400)
+    look = evaluate(served, np.array(window.x), upper, risk=0.1)
+    states = {each.quantity: each.state for each in look.shifts}
+    assert states["largest share of the audited people that they can be"] == "holds"
+    assert states["share of people of groups that were not audited"] == "holds"
+    assert states["share of people whose age must have moved further"] == "not known"
+    assert any("never shown to hold" in each.note for each in look.shifts)
+    refused = np.arange(400) < 4
+    some = evaluate(served, np.array(window.x), upper, refused=refused, risk=0.1)
+    assert {each.state for each in some.shifts} == {"not known"}
+    old = np.array(window.x)
+    old[:, SCHEMA.slices["age"]] = 1.0  # everybody is ninety now
+    aged = {each.quantity: each.state for each in evaluate(served, old, upper, risk=0.1).shifts}
+    assert aged["share of people whose age must have moved further"] == "expired"
+    worst = evaluate(served, np.array(window.x), np.full(400, upper.max()), risk=0.1)
+    assert "expired" not in {each.state for each in worst.shifts if each.of_bounds}, "of looser bounds nothing follows"
+    hidden = evaluate(Served.from_directory(tmp_path / "redacted"), np.array(window.x), upper, risk=0.1)
+    assert any("withheld" in each.note and each.state == "not known" for each in hidden.shifts)

@@ -25,13 +25,16 @@ SHIFTS: dict[str, Any] = {
 
 @pytest.fixture(scope="session", params=SHIFTS)
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("both"), 6, SHIFTS[request.param])
+    return make(tmp_path_factory.mktemp("both"), 6, SHIFTS[request.param], threshold=0.72)
 
 
 def test_it_is_accepted_and_read_back(both: Path) -> None:
     found = verify(both)
     assert found.accepted and 0 < found.proved_lower <= found.claimed_upper
     document = json.loads((both / "certificate.json").read_text())
+    said = document["predicate"]["claims"]["changes"]
+    assert ("decisions that can change", "recomputed") in {(name, how) for name, how, _ in found.claims}
+    assert said["lower"] <= said["upper"] and (said["lower"] > 0 or said["upper"] < 1)
     schema = Path(isonomy.__file__).parent / "records" / "certificate.schema.json"
     jsonschema.validate(document, json.loads(schema.read_text()))
     kind = document["predicate"]["question"]["shift"]["first"]["kind"]
@@ -61,7 +64,20 @@ def hint(name: str, change: Any) -> Edit:
     return edit
 
 
+def share(name: str, change: Any) -> Edit:
+    def edit(forger: Forger) -> None:
+        forger.claims["changes"][name] = change(forger.claims["changes"][name])
+
+    return edit
+
+
 FORGERIES: dict[str, list[Edit]] = {
+    "another share of decisions": [
+        share("lower", lambda value: value + 1e-4), share("upper", lambda value: min(value, 1.0) - 1e-4),
+        share("hidden", lambda value: -1.0), share("hints", lambda hints: None), share("hints", lambda hints: {}),
+        lambda f: f.claims["changes"].pop("hints"), share("multiplier", lambda value: -1.0),
+        lambda f: f.claims["changes"].update(behind={"upper": 1.0, "lower": 0.0, "multiplier": None}),
+    ],
     "upper lowered": [claim("upper", lambda value, f=f: value * f - 1e-5) for f in (0.5, 0.999)],
     "lower raised": [claim("lower", lambda value: value * 1.1 + 1e-4)],
     "more are meant": [inside("first", kappa=0.9), inside("first", at_least=0.1), inside("first", strangers=0.5)],

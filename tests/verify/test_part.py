@@ -14,6 +14,10 @@ import pytest
 import isonomy
 from isonomy import Mix, Part, Stability, records
 from isonomy_verify import BadInput, verify
+from isonomy_verify.behind import behind_drawn, bound_behind
+from isonomy_verify.claims import inflated
+from isonomy_verify.individuals import Individuals
+from isonomy_verify.reweighting import sample_of
 
 from .conftest import Forger, drawing, make, refused, statuses
 from .edits import Edit, array, ask, both, claim
@@ -228,6 +232,49 @@ def test_of_a_large_table_some_are_drawn(tmp_path: Path) -> None:
     assert found.proved_upper == pytest.approx(claims["upper"] + 0.05 * claims["hidden"], abs=1e-5)
     largest = records.read(path).profiles.largest
     assert claims["hidden"] == pytest.approx((largest - claims["local"]["upper"]) / 0.2, rel=1e-3)
+
+
+def test_some_are_drawn_where_a_population_is_spoken_of(tmp_path: Path) -> None:
+    """What is said of the population behind them holds but for as many false claims as drawing could miss."""
+    shifts: Any = [Part(0.3), Stability(0.2, 6), Mix(["foreign_worker"])]
+    path = make(tmp_path, 150, shifts, tier="interval", attack=False, confidence=0.8, threshold=0.72)
+    with drawing():
+        found = verify(path)
+    told = {name: detail for name, _, detail in found.claims}
+    assert found.accepted and found.derived < 150 and found.seed is not None
+    assert all(
+        "and so is a population behind the sample with more than" in d for n, _, d in found.claims if n == "shift"
+    )
+    above = float(told["population"].split("as people were drawn, more than ")[1].split()[0])
+    document = json.loads((path / "certificate.json").read_text())["predicate"]["claims"]
+    assert document["population"]["upper"] < above < records.read(path).profiles.largest
+    low = Forger(path, tmp_path / "low")
+    low.change("local.upper", lambda upper: upper * np.where(np.arange(len(upper)) % 2, 0.5, 1.0))
+    low.follow()
+    with drawing():
+        assert refused(low.done())  # half of the claims are false
+
+
+@pytest.mark.parametrize(
+    "shift", [Part(0.3), Part(1.0), Stability(0.2, 6), Mix(["g"]), Mix(["g"], ((0.2, 0.6), (0.4, 0.8)))]
+)
+def test_no_false_claims_of_so_many_exceed_what_is_said(shift: Any) -> None:
+    """Whoever they are."""
+    rng, n, missed, most = np.random.default_rng(5), 200, 8, float(inflated(1.0))
+    decision = rng.choice(np.array([1, 2, 3], dtype=np.uint8), n, p=[0.9, 0.05, 0.05])
+    alone, groups = Individuals(rng.uniform(0, 0.3, n), np.zeros(n), decision, 1.0), rng.integers(0, 2, n)
+    weights, own = np.ones(n), groups if isinstance(shift, Mix) else None
+    said = shift.claim(alone, weights, own, 0.1)
+    tops = behind_drawn(alone, shift.kernel, weights, own, said, 0.1, missed)
+    assert said["behind"]["upper"] < tops[0] < most and said["changes"]["behind"]["upper"] < tops[1] < 1
+    for _ in range(12):
+        false = rng.choice(n, missed, replace=False)
+        high, may = alone.highs(slice(None)).copy(), (decision != 1).astype(float)
+        high[false], may[false] = most, 1.0
+        for values, largest, top, risk in ((high, most, tops[0], 0.1), (may, 1.0, tops[1], 0.05)):
+            people = sample_of(values, np.zeros(n), weights, own)
+            hints = shift.hints_behind(people, largest, risk, largest == 1.0)
+            assert bound_behind(shift.kernel, people, hints, largest, risk, largest == 1.0) <= top + 1e-3
 
 
 @pytest.mark.parametrize("head", ["softmax", "regression"])

@@ -24,24 +24,25 @@ import pandas as pd
 from isonomy.arithmetic import FloatArray, at_least, at_most, decimals_of_bound, reached, these, weighted
 from isonomy.brief import brief
 from isonomy.certificates.consistency import compare_means, compare_points, describe
-from isonomy.certificates.dual import Dual, cells_of
+from isonomy.certificates.dual import cells_of
 from isonomy.certificates.finite_sample import Clusters, PopulationBound, population_upper
 from isonomy.certificates.local import LocalCertificate
-from isonomy.certificates.profiles import CellBlocks, Schedule
+from isonomy.certificates.profiles import Schedule
 from isonomy.certificates.protocol import MassPlan, MovedClaims, Shift, ShiftDual, tier_for
 from isonomy.certificates.reweighting import Behind, Reweighting, ShiftBounds
-from isonomy.certificates.worst_case import Points, WorstCase
+from isonomy.certificates.worst_case import NO_POINTS, Points, WorstCase
 from isonomy.errors import DataError, ParameterError, template
 from isonomy.given import number
 from isonomy.population import Population
 from isonomy.problem import Problem
 from isonomy.similarity.metric import Metric
-from isonomy_verify.behind import decision_profiles, moved
+from isonomy_verify.behind import Turned, decision_heights, decision_profiles, moved, turned_behind
 from isonomy_verify.claims import Profiles, inward, outward
+from isonomy_verify.composed import Composed
 from isonomy_verify.dual import Cells
 from isonomy_verify.individuals import CERTIFIED, FLIPPABLE, Individuals
 from isonomy_verify.reweighting import Hints, sample_of
-from isonomy_verify.sampling import risk_of, share_down
+from isonomy_verify.sampling import risk_of
 from isonomy_verify.shifts import Movement
 
 Verdict = Literal["certified", "violated", "undecided"]
@@ -76,6 +77,7 @@ class Certificate:
     shifts: tuple[Reweighting, ...] = ()  # further ones, in which no individual moves
     steady: FloatArray | None = field(default=None, repr=False)  # radii within which decisions stand; None: of no one
     alone: Individuals | None = field(default=None, repr=False)  # claims of a record; None where the checker has none
+    turned: Points = NO_POINTS  # of value 1, where a decision is turned after a move, at most one of each individual
     _mixtures: dict[float | None, MassPlan] = field(default_factory=dict, init=False, repr=False)
     _answers: dict[str, ShiftBounds] = field(default_factory=dict, init=False, repr=False)
 
@@ -233,24 +235,54 @@ class Certificate:
         radii = np.zeros(len(self)) if self.steady is None else np.asarray(self.steady)
         return np.where(self.individuals.decision == CERTIFIED, radii, 0.0)
 
-    @cached_property
+    @property
     def change_claims(self) -> dict[str, Any] | None:
         """Return the claim about the share of decisions that can change where individuals move; None without
         decisions, and where none moves."""
-        if self._still or self.alone is None or not self.alone.decision.any() or not self.shift.bounds_changes:
+        return None if self._changes is None else self._changes[0]
+
+    @property
+    def turned_masses(self) -> Turned | None:
+        """Return those whose decision is turned in the population that has the claimed share; None without such."""
+        return None if self._changes is None else self._changes[1]
+
+    @cached_property
+    def _changes(self) -> tuple[dict[str, Any], Turned] | None:
+        if self._still or self.alone is None or not self.alone.decision.any():
             return None
-        decision, kernel = self.alone.decision, cast(Movement, self.shift.kernel)
+        decision, kernel = self.alone.decision, cast("Movement | Composed", self.shift.kernel)
         norm = tier_for(self.problem, self.tier).reach(self.ground).is_norm
         profiles = decision_profiles(decision, self.radii, norm)
-        multiplier = Dual(CellBlocks(profiles, self.weights), self.shift).bound(self.shift.size).multiplier
-        claim = moved(profiles, decision, self.weights, kernel, multiplier) | {"behind": None}
-        if self.risk_behind is None:
-            return claim
+        groups = self.shift.groups(self.x, self.problem.schema)
+        dual, ways = self.shift.dual(profiles, self.weights, groups), self._ways
+        multiplier = dual.bound(self.shift.size).multiplier
+        plan, hints = dual.claims(ways, self.weights, self.shift.size, decision_heights)[2:]
+        some = ways.value > 0
+        turned = Turned(ways.owner[some], ways.cost[some], plan.masses(self.weights, len(some))[some])
+        claim = moved(kernel, profiles, self.weights, turned, multiplier, hints or Hints(), groups) | {"behind": None}
+        people = (self.x, self.weights)
+        words = f"{self.shift.place} share of decisions that can change"
+        compare_means(words, claim["lower"], claim["upper"], self.problem, people, **self._parameters(self.shift.size))
+        if self.risk_behind is None or hints is not None:
+            return claim, turned
         cells, risk = cells_of(profiles, np.arange(len(self)), self.weights), self.risk_behind / 2
         bound = population_upper(cells, self.order, self.gamma, 1.0, 1 - risk)
-        least = share_down(int((decision == FLIPPABLE).sum()), len(self), risk)
+        least = turned_behind(cast(Movement, kernel), turned, len(self), risk)
         sides = {"upper": outward(min(1.0, bound.upper + 1e-6)), "lower": inward(least)}
-        return claim | {"behind": {**sides, "multiplier": bound.multiplier}}
+        return claim | {"behind": {**sides, "multiplier": bound.multiplier}}, turned
+
+    @cached_property
+    def turned_away(self) -> Points:
+        """Return the points at which a decision is turned after a move, of individuals whose own is not turned."""
+        return self.turned[self.individuals.decision[self.turned.owner] != FLIPPABLE]
+
+    @property
+    def _ways(self) -> Points:
+        """Return what the decision of each individual can come to, as they are and after a move: 1 where turned."""
+        n, away = len(self), self.turned_away
+        owner, cost = np.append(np.arange(n), away.owner), np.append(np.zeros(n), away.cost)
+        value, none = np.append(self.individuals.decision == FLIPPABLE, away.value), np.empty((len(owner), 0))
+        return Points(owner, none, none, cost, value)[np.lexsort((cost, owner))]
 
     def attained(self, gamma: float | None) -> MassPlan:
         """Return the best mixture of the attained points, for a shift of another size."""

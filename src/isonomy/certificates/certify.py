@@ -297,6 +297,8 @@ def _certificate(
         alone = Individuals(columns["upper"], columns["claimed_lower"], columns["claimed_decision"], profiles.largest)
     owner = np.repeat(np.arange(n), columns["point_count"])
     points = Points(owner, *(columns[f"point_{name}"] for name in POINT))
+    owner = np.repeat(np.arange(n), columns["turned_count"])
+    turned = Points(owner, *(columns[f"turned_{name}"] for name in POINT))
     assert job.schedule is not None
     shift = job.shift.resolved(x, schema, weights)
     others = tuple(each.resolved(x, schema, weights) for each in job.shifts)
@@ -304,7 +306,7 @@ def _certificate(
         shift, epsilon, confidence, local, profiles, points,
         _refusal(people, problem.metric, job.shift, confidence, clusters), people, job.schedule,
         clusters, source.files, computed, job.output_range if problem.model.head == "regression" else None,
-        searched=job.attack is not None, shifts=others, steady=columns["steady"], alone=alone,
+        searched=job.attack is not None, shifts=others, steady=columns["steady"], alone=alone, turned=turned,
     )  # fmt: skip
 
 

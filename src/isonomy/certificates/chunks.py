@@ -25,7 +25,7 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray, at_least
 from isonomy.attacks import AttackBudget
-from isonomy.certificates.claims import individual_claims
+from isonomy.certificates.claims import individual_claims, turned_claims
 from isonomy.certificates.consistency import HERE, Counterexamples
 from isonomy.certificates.local import Arithmetic, LocalCertificate, certify_local
 from isonomy.certificates.moving import Moving
@@ -49,7 +49,7 @@ from isonomy_verify.arithmetic import up
 from isonomy_verify.individuals import CERTIFIED
 from isonomy_verify.similar import is_norm
 
-LAYOUT = 3
+LAYOUT = 4
 """The version of the columns; part of every key."""
 
 PROFILE, POINT = ("radius", "value", "source"), ("person", "counterpart", "cost", "value")
@@ -193,6 +193,7 @@ class Job:
         known, largest = local.witnesses, largest_violation(self.problem.model.head, self.output_range)
         steady = np.zeros(n)
         points = zero_cost_points(x, local.lower, np.asarray(known.counterpart))
+        turned = points[:0]
         if self.moved_at is not None:
             moving, tight = self._moving(x, self.moved_at), self.tier == "tight"
             assert self.schedule is not None
@@ -200,7 +201,8 @@ class Job:
             profile = self.shift.profiles(moving, upper, largest, tight, self.rounds, schedule, moving_tick)
             steady = self.shift.steady(moving, local.decided == CERTIFIED)
             if self.attack is not None:
-                points = self.shift.search(moving, points, profile, self.attack, search_tick)
+                points, turned = self.shift.search(moving, points, profile, self.attack, search_tick)
+                turned = turned_claims(tier, x, turned, moving.spent) if tier.checked else turned
         else:  # only the individuals themselves count
             largest = min(largest, self._everywhere(x))
             profile = profiles_of_table(np.zeros(1), local.upper[:, None], largest, np.zeros((n, 1)))
@@ -223,6 +225,8 @@ class Job:
                 **{f"profile_{name}": getattr(profile, name) for name in PROFILE},
                 "point_count": np.bincount(points.owner, minlength=n).astype(np.int64),
                 **{f"point_{name}": getattr(points, name) for name in POINT},
+                "turned_count": np.bincount(turned.owner, minlength=n).astype(np.int64),
+                **{f"turned_{name}": getattr(turned, name) for name in POINT},
             }
         )
 
@@ -282,7 +286,8 @@ def _empty_columns(width: int, claimed: bool) -> Arrays:
         "flip_counterpart": wide, "profile_count": counts, "steady": none, "profile_radius": none,
         "profile_value": none,
         "profile_source": none, "largest": np.zeros(1), "point_count": counts, "point_person": wide,
-        "point_counterpart": wide, "point_cost": none, "point_value": none,
+        "point_counterpart": wide, "point_cost": none, "point_value": none, "turned_count": counts,
+        "turned_person": wide, "turned_counterpart": wide, "turned_cost": none, "turned_value": none,
     }  # fmt: skip
 
 

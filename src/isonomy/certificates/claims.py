@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from isonomy.arithmetic import FloatArray
 from isonomy.certificates.moving import MARGIN
 from isonomy.errors import DataError
 from isonomy.files import Arrays
@@ -21,6 +22,8 @@ from isonomy_verify.tiers import Enclosure
 if TYPE_CHECKING:
     from isonomy.certificates.local import LocalCertificate
     from isonomy.certificates.protocol import Tier
+    from isonomy.certificates.worst_case import Points
+    from isonomy.similarity.metric import Metric
 
 ROWS = 1024
 """Individuals looked at at a time."""
@@ -55,6 +58,22 @@ def individual_claims(tier: Tier, local: LocalCertificate, output_range: tuple[f
             stands[failed] = bounds.proved_decisions(x[failed], known, np.ones(len(failed), dtype=bool), PARTS // 2)
         decision[some[(decision[some] > 0) & ~flips & ~stands]] = DECISIONS.index("undecided")
     return {"claimed_lower": lower, "claimed_decision": decision}
+
+
+def turned_claims(tier: Tier, x: FloatArray, turned: Points, paid: Metric) -> Points:
+    """Return the points at which a decision is turned for certain, the cheapest of each individual of ``x`` (n, m).
+
+    **Soundness.** They are looked at by the lines that check them, and runs are apart by more than machines differ.
+    """
+    bounds, similarity = tier.kernel_bounds(), tier.problem.similarity.kernel
+    head, sure = replace(bounds.head, margin=MARGIN, run_unit=False), np.zeros(len(turned.owner), dtype=bool)
+    for some in (slice(start, start + ROWS) for start in range(0, len(sure), ROWS)):
+        z, y = (np.ascontiguousarray(rows[some]) for rows in (turned.person, turned.counterpart))
+        one, other = (head.decision(bounds.enclose(rows)) for rows in (z, y))
+        near = similarity.domain.allows(z, y) & (similarity.form.distance_upper(z, y) <= similarity.delta)
+        pays = paid.distance_upper(np.ascontiguousarray(x[turned.owner[some]]), z) <= turned.cost[some]
+        sure[some] = (one >= 0) & (other >= 0) & (one != other) & near & similarity.domain.contains(z) & pays
+    return turned[sure].best()
 
 
 def _check_range(

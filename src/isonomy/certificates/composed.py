@@ -14,16 +14,18 @@ from isonomy.arithmetic import FloatArray
 from isonomy.attacks import AttackBudget
 from isonomy.certificates.displacement import Displacement
 from isonomy.certificates.dual import Bound, best_mixture
+from isonomy.certificates.indices import DriftColumn
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import BLOCK, Schedule
-from isonomy.certificates.protocol import MovedClaims, Shift, register_composition
+from isonomy.certificates.protocol import Derived, MovedClaims, Shift, register_composition
 from isonomy.certificates.reweighting import Reweighting
 from isonomy.certificates.worst_case import Points
 from isonomy.errors import ParameterError, template
 from isonomy.given import number
-from isonomy.population import Domain, Schema
+from isonomy.population import Domain, Population, Schema
 from isonomy.similarity.metric import Metric
 from isonomy_verify import composed as kernel
+from isonomy_verify.arithmetic import TINY
 from isonomy_verify.claims import POINTS, Profiles, claimed_heights, inflated
 from isonomy_verify.reweighting import Composable, Hints, Sample, sample_of
 
@@ -32,6 +34,9 @@ GRID, STEPS = 14, 48
 
 SPARE = 1e-12
 """The share of every mass that the population of the lower bound leaves unused, for roundings."""
+
+WORTH = (0.0, 0.1, 0.5, 0.9)
+"""Of those prices, as quantiles of what points are worth for what they cost."""
 
 NEAR = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Multiples of the best multiplier by which individuals are chosen for the lower bound."""
@@ -48,7 +53,10 @@ class Composed(Shift):
     kind: ClassVar[str] = "composed"
     covered: ClassVar[str] = "populations that were reweighted and then moved"
     infers: ClassVar[bool] = False
-    bounds_changes: ClassVar[bool] = False
+    never: ClassVar[str] = (
+        "Which people were reweighted, and which moved, cannot be told from samples, so that a composition is never "
+        "shown to hold of new people."
+    )
 
     first: Reweighting
     then: Displacement
@@ -130,6 +138,15 @@ class Composed(Shift):
         """Return that of the movement."""
         return self.then.point_cost
 
+    def columns(self, people: Population, x: FloatArray) -> list[DriftColumn]:
+        """Return those of the movement, where no individual counts without limit before."""
+        return self.then.columns(people, x) if math.isfinite(self.first.densest) else []
+
+    @property
+    def reweighted(self) -> tuple[float, float]:
+        """Return those of the reweighting."""
+        return self.first.densest, self.first.strangers
+
     @property
     def ground_file(self) -> Metric | None:
         """Return that of the movement."""
@@ -160,7 +177,7 @@ class Composed(Shift):
 
     def search(
         self, moving: Moving, points: Points, profiles: Profiles, budget: AttackBudget, tick: Callable[[int], None]
-    ) -> Points:
+    ) -> tuple[Points, Points]:
         """Return the points of the movement."""
         return self.then.search(moving, points, profiles, budget, tick)
 
@@ -269,10 +286,10 @@ class ComposedDual:
         profiles: Profiles,
         weights: FloatArray,
         groups: NDArray[np.intp] | None,
-        claimed: bool = False,
+        derive: Derived | None = None,
     ) -> None:
-        self.shift, self.profiles, self.weights, self.groups, self.claimed = shift, profiles, weights, groups, claimed
-        self.largest = float(inflated(profiles.largest)) if claimed else profiles.largest
+        self.shift, self.profiles, self.weights, self.groups, self.derive = shift, profiles, weights, groups, derive
+        self.largest = float(inflated(profiles.largest)) if derive is claimed_heights else profiles.largest
         self._known: dict[float, float] = {}
         self._bounds: dict[float | None, Bound] = {}
 
@@ -282,8 +299,8 @@ class ComposedDual:
         parts = []
         for start in range(0, len(self.weights), BLOCK):
             rows = np.arange(start, min(start + BLOCK, len(self.weights)))
-            if self.claimed:
-                parts.append(claimed_heights(self.profiles, rows, then.kernel, multiplier))
+            if self.derive is not None:
+                parts.append(self.derive(self.profiles, rows, then.kernel, multiplier))
             else:
                 parts.append(then.heights_up(self.profiles.cells(rows), multiplier))
         return np.concatenate(parts)
@@ -360,10 +377,12 @@ class ComposedDual:
         their moves, for a few prices, and then the budget is spent on those who were chosen."""
         return self._attained(points, size, self.bound(size).multiplier)
 
-    def claims(self, points: Points, weights: FloatArray, size: float | None) -> MovedClaims:
+    def claims(
+        self, points: Points, weights: FloatArray, size: float | None, derive: Derived = claimed_heights
+    ) -> MovedClaims:
         """Return what a record claims, with the multiplier of the bound, by the claims about everybody."""
         assert size is not None
-        claimed, multiplier = ComposedDual(self.shift, self.profiles, self.weights, self.groups, True), None
+        claimed = ComposedDual(self.shift, self.profiles, self.weights, self.groups, derive)
         multiplier = self.bound(size).multiplier
         plan, settled = claimed._attained(points, size, multiplier), self.shift.resized(size).kernel
         people = claimed.people(multiplier, size)
@@ -375,6 +394,10 @@ class ComposedDual:
         assert size is not None
         shift, high = self.shift.resized(size), self.heights(multiplier, size)
         prices = {0.0} if shift.free else {math.inf, *((multiplier or 0.0) * factor for factor in NEAR)}
+        far = (points.cost > 0) & (points.value > 0)
+        if far.any() and not shift.free:  # and what points themselves are worth for what they cost
+            (_, costs, values), _ = shift.then.attainable(points.owner, points.cost, points.value)
+            prices |= set(np.quantile(values[far] / np.maximum(costs[far], TINY), WORTH).tolist())
         options = [self._chosen(points, shift, high, price) for price in sorted(prices)]
         return max(options, key=lambda option: option.value)
 

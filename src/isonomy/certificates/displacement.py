@@ -22,11 +22,11 @@ from isonomy.attacks import AttackBudget
 from isonomy.certificates.dual import Bound, Dual, Mixture
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import CellBlocks, Schedule, make_schedule, most_passes, profiles
-from isonomy.certificates.protocol import Items, MovedClaims, Shift
+from isonomy.certificates.protocol import Derived, Items, MovedClaims, Shift
 from isonomy.certificates.worst_case import Points, search
 from isonomy_verify import dual as kernel
 from isonomy_verify.arithmetic import power_down, power_up
-from isonomy_verify.claims import Profiles, claimed_upper
+from isonomy_verify.claims import Profiles, claimed_heights, claimed_upper
 from isonomy_verify.shifts import Movement
 
 STEADY = range(-4, 12)
@@ -61,7 +61,9 @@ class Moves:
         """Return the best population of points for a size."""
         return points.mixture(weights, self.shift if size is None else self.shift.resized(size))
 
-    def claims(self, points: Points, weights: FloatArray, size: float | None) -> MovedClaims:
+    def claims(
+        self, points: Points, weights: FloatArray, size: float | None, derive: Derived = claimed_heights
+    ) -> MovedClaims:
         """Return what a record claims: the bound that claims about everybody imply, and the population."""
         shift = self.shift if size is None else self.shift.resized(size)
         upper, hidden = claimed_upper(self.profiles, weights, shift.kernel, self.dual.bound(size).multiplier)
@@ -167,8 +169,8 @@ class Displacement(Shift):
 
     def search(
         self, moving: Moving, points: Points, profiles: Profiles, budget: AttackBudget, tick: Callable[[int], None]
-    ) -> Points:
-        """Return points at radii about γ and larger ones."""
+    ) -> tuple[Points, Points]:
+        """Return points at radii about γ and larger ones, and those at which a decision is turned."""
         return search(moving, points, self, profiles, budget, tick)
 
     def steady(self, moving: Moving, certified: NDArray[np.bool_]) -> FloatArray:

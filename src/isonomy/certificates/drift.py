@@ -13,7 +13,7 @@ import numpy as np
 
 from isonomy.arithmetic import FloatArray, parameter, share
 from isonomy.certificates.displacement import Displacement
-from isonomy.certificates.indices import Gauge
+from isonomy.certificates.indices import DriftColumn, Gauge
 from isonomy.errors import ParameterError, template
 from isonomy.given import FINITE, number
 from isonomy.population import Domain, Population, Schema
@@ -81,6 +81,10 @@ class Drift(Displacement):
     kind: ClassVar[str] = "drift"
     covered: ClassVar[str] = "drifts"
     size_name: ClassVar[str] = "times"
+    never: ClassVar[str] = (
+        "That nothing else of people changed cannot be shown by samples, so that a drift is never shown to hold of new "
+        "people."
+    )
     curve_words: ClassVar[tuple[str, str, str]] = (
         "Larger and smaller drifts",
         "Times the declared amounts",
@@ -160,7 +164,7 @@ class Drift(Displacement):
         return None if self._on is None else self._on.points
 
     def gauges(self, people: Population) -> list[Gauge]:
-        """Return how far each column as a whole is away, in raw units, which no mean move can be below.
+        """Return how far each column as a whole is away on average, in raw units, which no mean move can be below.
 
         **Soundness.** A mean move is that of one coupling of two columns, their distance the least of all. Moves of at
         most a share of every person's own value are, on average, at most that share of the mean value; a mean of shares
@@ -168,7 +172,7 @@ class Drift(Displacement):
         """
         schema, weights = people.schema, people.weights / people.weights.sum()
         space, gauges = schema.domain("realizable"), []
-        for name, amount, of_own in self.amounts:
+        for name, amount, of_own in self.amounts if self.average else ():
             column, radius = schema.slices[name].start, amount * self.times
             unit = np.zeros(space.width)
             unit[column] = space.unit[column]
@@ -178,6 +182,18 @@ class Drift(Displacement):
             decisive = not (of_own and self.average)
             gauges.append(Gauge(f"distance of {name} in raw units", WeightedLp(unit, 1), 1.0, radius, decisive))
         return gauges
+
+    def columns(self, people: Population, x: FloatArray) -> list[DriftColumn]:
+        """Return what no one's numbers may exceed, where that is asked of all; of shares of the own value as far
+        as these rise with the value."""
+        space, ends = people.schema.domain("realizable"), []
+        for name, amount, of_own in () if self.average else self.amounts:
+            at, most = people.schema.slices[name].start, amount * self.times
+            old, new = (rows[:, at] * space.unit[at] + space.origin[at] for rows in (people.x, x))
+            if most < (1.0 if of_own else math.inf):
+                move = most * np.abs(old) if of_own else most
+                ends.append(DriftColumn(name, old, old - move, old + move, new))
+        return ends
 
     def resized(self, size: float) -> Self:
         """Return the drift of other amounts."""

@@ -6,7 +6,7 @@ what would be too much is refused before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -72,7 +72,10 @@ class EnumerationTier(Tier):
     def recorded(self, certificate: Certificate, others: Sequence[LocalCertificate] = ()) -> Enumeration:
         """Return the model of nothing but the predictions that the certificate, and answers to others, rest on."""
         x, profiles = certificate.x, certificate.profiles
-        people = [x, self.everybody(x), certificate.points.person, certificate.points.counterpart]
+        people = [x, self.everybody(x)]
+        people += [
+            each for some in (certificate.points, certificate.turned) for each in (some.person, some.counterpart)
+        ]
         people += [EnumerationTier(each.problem, "", False).everybody(x) for each in others]
         ground = certificate.shift.ground_cost
         if ground is not None:
@@ -80,6 +83,7 @@ class EnumerationTier(Tier):
             furthest = np.maximum.reduceat(
                 np.where(np.isfinite(profiles.source), profiles.source, 0.0), profiles.start[:-1]
             )
+            furthest = np.maximum(furthest, certificate.radii)
             for radius in np.unique(furthest[furthest > 0] if reach.is_norm else furthest):
                 near = reach.people(np.array(x[furthest == radius]), float(radius))
                 people += [near, self.everybody(near)]
@@ -117,16 +121,28 @@ class EnumerationTier(Tier):
 
     def nearby(self, x: FloatArray) -> Nearby:
         """Return the search for the worst of everybody within a ball."""
+        return self._best_within(x, lambda known, cost: known.upper)
+
+    def turning(self, x: FloatArray) -> Nearby:
+        """Return the search for the nearest of everybody within a ball whose decision can change."""
+        return self._best_within(x, lambda known, cost: np.where(known.kept, -1.0, 1 / (1 + cost)))
+
+    def _best_within(self, x: FloatArray, score: Callable[[Known, FloatArray], FloatArray]) -> Nearby:
+        """Return the search for those of everybody within a ball whose score, by what is known of them and what they
+        cost, is largest."""
 
         def candidates(rows: NDArray[np.int64], ball: Similarity, budget: AttackBudget) -> FloatArray:
             some, best = np.array(x[rows]), np.full(len(rows), -1.0)
             person = some.copy()
             with self._refused():
                 for owner, z in similar_people(ball.kernel, some):
-                    within = np.flatnonzero(ball.metric.distance_upper(some[owner], z) <= ball.delta)
+                    cost = ball.metric.distance_upper(some[owner], z)
+                    within = np.flatnonzero(cost <= ball.delta)
                     if len(within):
                         unique, back = distinct(z[within])
-                        _take_best(best, person, owner[within], self.chunk(unique).upper[back], z[within])
+                        known = self.chunk(unique)
+                        known = Known(known.upper[back], known.kept[back])
+                        _take_best(best, person, owner[within], score(known, cost[within]), z[within])
             return person
 
         return candidates
@@ -225,8 +241,14 @@ class EnumerationReach:
         return PredictionReach(bounds, self.ground.form).bound(x, radii, tight, size)
 
     def stands(self, x: FloatArray, radius: float, margin: float = 0.0, size: int = 1024) -> NDArray[np.bool_]:
-        """Return that of no decision (n,) this is proved."""
-        return np.zeros(len(x), dtype=bool)
+        """Return whether (n,) each person within the radius has the decision of everybody similar; that of no one where
+        there would be too many to ask about."""
+        try:
+            near = self.people(x, radius)
+            bounds = self.tier.kernel_bounds_of(np.concatenate([near, self.tier.everybody(near)]))
+        except ParameterError:
+            return np.zeros(len(x), dtype=bool)
+        return PredictionReach(bounds, self.ground.form).stands(x, radius, margin, size)
 
     def everywhere(self, x: FloatArray) -> tuple[float, float]:
         """Return the largest violation that there can be."""

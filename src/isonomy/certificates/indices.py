@@ -4,8 +4,9 @@ An index is that of the population behind the new people, a sample of which is a
 upper confidence bound. A certificate is *expired* where the lower one exceeds its radius, *holds* where the upper one
 lies below it, and else nothing is *known*.
 
-**Soundness.** Shares are bounded by Clopper and Pearson, the risk shared by the bins or groups of a shift. That needs
-new people who are independent draws of equal weight.
+**Soundness.** Shares are bounded by Clopper and Pearson, the risk shared by the bins or groups of a shift, tails of a
+column by the inequality of Dvoretzky, Kiefer and Wolfowitz. That needs new people who are independent draws of equal
+weight, and for tails audited ones, too.
 """
 
 from __future__ import annotations
@@ -40,13 +41,51 @@ class Index:
     upper: float
     radius: float
     state: State
+    note: str = ""  # a sentence on what can be shown
+    of_bounds: bool = False  # whether it compares bounds of the violation, which must be of one kind
 
     def __str__(self) -> str:
         above = "∞" if self.upper == math.inf else f"{self.upper:.4g}"
         return (
             f"{self.shift}: {self.quantity} {self.estimate:.4g} (floor {self.floor:.4g}, between {self.lower:.4g} and "
             f"{above} with confidence), certified for {self.radius:.4g}: {self.state}."
+            f"{self.note and ' ' + self.note}"
         )
+
+
+class DriftColumn(NamedTuple):
+    """A column whose values ``old`` (n,) may become ``high`` (n,) at most and ``low`` (n,) at least; both rise with the
+    value. ``new`` (k,) are those of new people."""
+
+    name: str
+    old: FloatArray
+    low: FloatArray
+    high: FloatArray
+    new: FloatArray
+
+
+def tails(column: DriftColumn, words: str, ratio: float, strangers: float, risk: float) -> Index:
+    """Return the share of people, at least, whose value must have moved further than it may, where audited people first
+    count ``ratio`` times as much at most, and a share of ``strangers`` has any value.
+
+    **Soundness.** For every value ``t`` those above ``high(t)`` were above ``t`` before, and those below ``low(t)``
+    below it. With probability ``1 − risk`` no share of a tail is further from that of its sample than ``off``.
+    """
+    n, k, highest, estimate = len(column.old), len(column.new), 0.0, 0.0
+    off = [math.sqrt(math.log(4 / risk) / (2 * count)) for count in (k, n)]
+    for sign, ends in ((1.0, column.high), (-1.0, column.low)):
+        old, ends, new = np.sort(sign * column.old), np.sort(sign * ends), np.sort(sign * column.new)
+        before = (n - np.searchsorted(old, old, side="right")) / n
+        after = (k - np.searchsorted(new, ends + 1e-9 * (1 + np.abs(ends)), side="right")) / k
+        kept = 1 - strangers
+        highest = max(
+            highest, float((after - off[0] - strangers - kept * np.minimum(1.0, ratio * (before + off[1]))).max())
+        )
+        estimate = max(estimate, float((after - strangers - kept * np.minimum(1.0, ratio * before)).max()))
+    floor = off[0] + (1 - strangers) * ratio * off[1]
+    state: State = "expired" if highest > 0 else "not known"
+    name = f"share of people whose {column.name} must have moved further"
+    return Index(words, name, estimate, min(1.0, floor), highest, 1.0, 0.0, state)
 
 
 class Gauge(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from isonomy.arithmetic import FloatArray, share
+from isonomy.arithmetic import FloatArray, at_most, share
 from isonomy.certificates.indices import Audited, Index, NewPeople, State
 from isonomy.certificates.reweighting import Reweighting, bin_edges, checked_strangers, quantile
 from isonomy.confidence import refuted_mean, share_bounds
@@ -90,9 +90,19 @@ class Part(Reweighting):
         masses[at] = np.clip(left - before, 0.0, people.weights[at])
         return masses
 
+    @property
+    def densest(self) -> float:
+        """Return one over the least share."""
+        return 1 / self.at_least
+
     def measured(self, audited: Audited, people: NewPeople, claim: Mapping[str, Any], risk: float) -> list[Index]:
         """Return the largest share of the audited people that new ones can be: no bin of violations can hold more than
-        its own share over it. That they are a part is never shown; of all people nothing is measured."""
+        its own share over it. Of all people nothing is measured.
+
+        **Soundness.** Where no bin of those who are not above all audited ones certainly holds more than a part could,
+        their mean is at most that of a part in which each violation is raised to the end of its bin: it *holds* in
+        this sense, whatever else they are.
+        """
         if self.at_least == 1:
             return []
         counted = np.flatnonzero(audited.weights > 0)
@@ -100,13 +110,21 @@ class Part(Reweighting):
         edges = bin_edges(high, weights, 20)
         base, place = np.bincount(np.searchsorted(edges, high), weights), np.searchsorted(edges, people.upper)
         counts, index, upper = np.bincount(place, minlength=len(edges) + 1)[: len(edges)], 1.0, 1.0
+        inside, lower = int(counts.sum()), 1.0
         for count, p in zip(counts, base / base.sum(), strict=True):
-            low, _ = share_bounds(int(count), len(people), risk / len(edges))
+            low, _ = share_bounds(int(count), len(people), risk / len(edges) / 2)
+            _, top = share_bounds(int(count), inside, risk / len(edges) / 2) if inside else (0.0, 1.0)
+            lower = min(lower, p / top)
             least = max(0.0, (low - self.strangers) / (1 - self.strangers))
             index, upper = min(index, p * len(people) / max(1, count)), min(upper, p / max(p, least))
-        state: State = "expired" if upper < self.at_least else "not known"
-        name = "largest share of the audited people that they can be"
-        return [Index(self.words("these people"), name, index, 0.0, 0.0, upper, self.at_least, state)]
+        state: State = "expired" if upper < self.at_least else "holds" if lower >= self.at_least else "not known"
+        name, most = "largest share of the audited people that they can be", audited.alone.largest
+        note = "That people are such a part in every respect is never shown."
+        if state == "holds":
+            raised = self.answer(edges, np.zeros(len(edges)), base.astype(float), None, most).upper
+            note = f"In {len(edges)} bins of their bounds; so their mean violation is at most {at_most(raised)}. {note}"
+        lower = min(lower, upper)
+        return [Index(self.words("these people"), name, index, 0.0, lower, upper, self.at_least, state, note, True)]
 
     def resized(self, size: float) -> Self:
         """Return parts of another share."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from isonomy.arithmetic import FloatArray
 from isonomy.errors import ParameterError, UnsupportedOperationError
 from isonomy_verify import shifts as kernel
-from isonomy_verify.claims import Profiles
+from isonomy_verify.claims import Profiles, claimed_heights
 from isonomy_verify.dual import Cells
 from isonomy_verify.heads import Head
 from isonomy_verify.models import Bounds, Known
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from isonomy.attacks import AttackBudget, Finds
     from isonomy.certificates.certificate import Certificate
     from isonomy.certificates.dual import Bound
-    from isonomy.certificates.indices import Gauge
+    from isonomy.certificates.indices import DriftColumn, Gauge
     from isonomy.certificates.local import LocalCertificate
     from isonomy.certificates.moving import Moving
     from isonomy.certificates.profiles import Schedule
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 Nearby = Callable[[NDArray[np.int64], "Similarity", "AttackBudget"], FloatArray]
 """Return a candidate (k, m), or several (k, several, m), for an attack within a ball around each of some rows, or the
 row itself; not trusted."""
+
+Derived = Callable[[Profiles, NDArray[np.intp], kernel.Movement, float | None], FloatArray]
+"""Heights of some rows with a multiplier, as the checker derives them."""
 
 Items = tuple[NDArray[np.intp], FloatArray, FloatArray]
 """Owner, cost and value (k,) of every choice that the individuals have."""
@@ -93,6 +96,11 @@ class Tier(ABC):
     def nearby(self, x: FloatArray) -> Nearby:
         """Return the search for people around the rows of ``x`` from whom an attack may start; here these rows."""
         return lambda rows, ball, budget: np.array(x[rows])
+
+    def turning(self, x: FloatArray) -> Nearby | None:
+        """Return the search for the nearest people around the rows of ``x`` whose decision a similar one has otherwise;
+        None where those of :meth:`nearby` are all there are."""
+        return None
 
     def pairs(self) -> Cutting:
         """Return bounds over parts of all pairs of similar people."""
@@ -173,8 +181,10 @@ class ShiftDual(Protocol):
         """Return the best population of points for a size."""
         ...
 
-    def claims(self, points: Points, weights: FloatArray, size: float | None) -> MovedClaims:
-        """Return what a record claims."""
+    def claims(
+        self, points: Points, weights: FloatArray, size: float | None, derive: Derived = claimed_heights
+    ) -> MovedClaims:
+        """Return what a record claims, from heights as the checker derives them."""
         ...
 
 
@@ -227,9 +237,6 @@ class Shift(ABC):
         "The certificate is about this shift; no distance to other people is measured.",
     )
     """A report's heading over the curve, the head of its sizes, and what the curve is about."""
-
-    bounds_changes: ClassVar[bool] = True
-    """Whether the share of decisions that can change is bounded where individuals move."""
 
     infers: ClassVar[bool] = True
     """Whether there is a bound of the populations made of the one behind independent draws."""
@@ -314,6 +321,18 @@ class Shift(ABC):
         """Return the distances from audited people that a population of the shift keeps to."""
         return []
 
+    def columns(self, people: Population, x: FloatArray) -> list[DriftColumn]:
+        """Return the columns of audited and new people ``x`` (n, m) of which every single one keeps to limits."""
+        return []
+
+    @property
+    def reweighted(self) -> tuple[float, float]:
+        """Return how many times as much an individual counts, at most, before it moves, and the share of strangers."""
+        return 1.0, 0.0
+
+    never: ClassVar[str] = ""
+    """Why it is never shown of new people, in a sentence; "" where it can be."""
+
     @property
     def ground_file(self) -> Metric | None:
         """Return the ground cost that stands in a file of its own beside a record."""
@@ -357,8 +376,9 @@ class Shift(ABC):
 
     def search(
         self, moving: Moving, points: Points, profiles: Profiles, budget: AttackBudget, tick: Callable[[int], None]
-    ) -> Points:
-        """Return attained points, those around the individuals added."""
+    ) -> tuple[Points, Points]:
+        """Return attained points, those around the individuals added, and those, of value 1, at which a decision is
+        turned."""
         raise self.unsupported("no individuals who move")
 
     def steady(self, moving: Moving, certified: NDArray[np.bool_]) -> FloatArray:

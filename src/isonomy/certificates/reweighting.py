@@ -9,6 +9,7 @@ answered from one set of local bounds.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -107,6 +108,11 @@ class Reweighting(Shift):
     def masses(self, people: Sample, hints: Hints) -> FloatArray:
         """Return about the mass (n,) of each individual in the population that reaches the lower bound, without
         strangers."""
+
+    @property
+    def densest(self) -> float:
+        """Return how many times as much as before an individual counts at most; infinity where there is no limit."""
+        return math.inf
 
     @abstractmethod
     def measured(self, audited: Audited, people: NewPeople, claim: Mapping[str, Any], risk: float) -> list[Index]:

@@ -131,7 +131,7 @@ class Stability(Reweighting):
         estimate = sum(_term(count / max(1, inside), p) for count, p in zip(counts, base, strict=True))
         state: State = "expired" if lower > self.kappa else "holds" if upper <= self.kappa else "not known"
         floor = (len(edges) - 1) / max(1, inside)
-        return Index(self.words("these people"), name, estimate, floor, lower, upper, self.kappa, state)
+        return Index(self.words("these people"), name, estimate, floor, lower, upper, self.kappa, state, of_bounds=True)
 
     def resized(self, size: float) -> Self:
         """Return the populations of another index."""

@@ -34,6 +34,9 @@ class Transport(Displacement):
     kind: ClassVar[str] = "transport"
     covered: ClassVar[str] = "nearby populations"
     size_name: ClassVar[str] = "gamma"
+    never: ClassVar[str] = (
+        "No upper confidence bound of a distance is known, so that it is never shown to hold of new people."
+    )
 
     gamma: float = 0.0
     order: float = 1.0

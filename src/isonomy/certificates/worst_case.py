@@ -27,7 +27,7 @@ from isonomy.brief import brief
 from isonomy.certificates.dual import Mixture, best_mixture
 from isonomy.certificates.moving import Moving
 from isonomy.certificates.profiles import FURTHEST, NEAREST
-from isonomy.certificates.protocol import Shift
+from isonomy.certificates.protocol import Nearby, Shift
 from isonomy.parallel import in_parallel
 from isonomy.problem import Problem
 from isonomy_verify.arithmetic import mean_down
@@ -96,6 +96,9 @@ class Points:
         return self[ordered[rises]]
 
 
+NO_POINTS = Points(np.zeros(0, dtype=np.int64), *(np.empty((0, 0)),) * 2, *(np.zeros(0),) * 2)
+
+
 @dataclass(frozen=True, eq=False)
 class WorstCase:
     """A distribution: atoms with their owners, masses, and the transport cost."""
@@ -138,6 +141,12 @@ class WorstCase:
         return pd.concat([pd.DataFrame(extra), table.reset_index(drop=True)], axis=1)
 
 
+def gathered(several: Iterable[Points]) -> Points:
+    """Return all points together."""
+    some = list(several)
+    return Points(*(np.concatenate([getattr(each, part.name) for each in some]) for part in fields(Points)))
+
+
 def zero_cost_points(x: FloatArray, lower: FloatArray, counterpart: FloatArray) -> Points:
     """Return one point of cost 0 for every individual, with its attained violation."""
     return Points(np.arange(len(x)), np.array(x), counterpart, np.zeros(len(x)), lower)
@@ -150,9 +159,10 @@ def search(
     profile: Profiles,
     budget: AttackBudget,
     tick: Callable[[int], None] = lambda rows: None,
-) -> Points:
-    """Add points around the individuals to those that are known; ``tick`` is called with the number of individuals
-    searched at one radius, all of them for each of at most ``TURNS`` radii.
+) -> tuple[Points, Points]:
+    """Add points around the individuals to those that are known, and return them with those of value 1 where a decision
+    was turned; ``tick`` is called with the number of individuals searched at one radius, all of them for each of at
+    most ``TURNS`` radii.
 
     First a few radii are searched around every individual. The best populations of these points say how far each
     individual would travel, and there they are searched once more, a little nearer and a little further.
@@ -162,7 +172,7 @@ def search(
     # Candidates are many, and most of them do not matter in the end: one restart for each of them is enough.
     budget = replace(budget, restarts=min(budget.restarts, 1))
 
-    def around(job: tuple[float, IntArray, int]) -> Points | None:
+    def around(job: tuple[float, IntArray, int], nearby: Nearby = nearby) -> tuple[Points, Points] | None:
         radius, rows, turn = job
         person = nearby(rows, moving.around.resized(radius), replace(budget, seed=budget.seed + turn))
         if person.ndim == 3:  # each once
@@ -175,20 +185,36 @@ def search(
         rows, person = rows[moved], person[moved]
         finds = tier.attack(person, budget, tier.chunk(person))  # a find near its bound ends the search
         cost = moving.spent.distance_upper(x[rows], person)
-        return Points(rows, person, finds.counterpart, cost, finds.lower)
+        points = Points(rows, person, finds.counterpart, cost, finds.lower)
+        turns = Points(rows, person, finds.flip_counterpart, cost, np.ones(len(rows)))
+        return points, turns[finds.flips & (cost > 0)]
+
+    turned = known[:0]
 
     def searched(points: Points, jobs: Iterable[tuple[float, IntArray, int]]) -> Points:
         step = max(1, min(ROWS, int(ROWS * MANY / moving.regions)))
         cut = [(r, rows[k : k + step], turn) for r, rows, turn in jobs for k in range(0, len(rows), step)]
-        several = [points]
+        nonlocal turned
+        several = [(points, turned)]
         for (_, rows, _), some in zip(cut, in_parallel(around, cut), strict=True):
             several += [] if some is None else [some]
             tick(len(rows))
-        return Points(*(np.concatenate([getattr(some, p.name) for some in several]) for p in fields(Points))).best()
+        points, turned = (gathered(each).best() for each in zip(*several, strict=True))
+        return points
+
+    def nearest(turned: Points) -> Points:
+        """Add those whose decision can change, searched for where they are not as near as a radius already."""
+        turning = tier.turning(x)
+        for radius in radii if turning is not None else ():
+            rows = np.setdiff1d(every_row, turned.owner[turned.cost <= radius / 2])
+            assert turning is not None
+            some = around((radius, rows, 0), turning) if len(rows) else None
+            turned = turned if some is None else gathered([turned, some[1]]).best()
+        return turned
 
     radii = search_radii(shift, moving.diameter)
     if not radii or math.isinf(shift.exponent):
-        return searched(known, [(radius, every_row, turn) for radius in radii for turn in (0, 1)])
+        return searched(known, [(radius, every_row, turn) for radius in radii for turn in (0, 1)]), nearest(turned)
     first = radii[NEAR - 1 : NEAR] or radii[-1:] if tier.nested else radii[:NEAR]
     points = searched(known, [(radius, every_row, 0) for radius in first])
     weights = moving.weights if moving.weights.any() else np.ones(len(x))
@@ -196,13 +222,13 @@ def search(
     rise = ahead.value - now.value
     jobs = [(radius, _candidates_at(points, profile, shift, radius, rise), 1) for radius in radii[NEAR:]]
     if tier.nested:
-        return searched(points, jobs)
+        return searched(points, jobs), nearest(turned)
     way, unit = points.cost[np.stack([now.dear, ahead.dear])], radii[-1]
     steps = np.rint(2 * np.log2(np.maximum(way / unit, NEAREST)))
     for step in np.unique(steps[way > 0]):
         rows = np.flatnonzero(((steps == step) & (way > 0)).any(axis=0))
         jobs += [(min(unit * 2.0 ** ((step + k) / 2), moving.diameter, FURTHEST), rows, 1) for k in AROUND]
-    return searched(points, jobs)
+    return searched(points, jobs), nearest(turned)
 
 
 def _candidates_at(points: Points, profile: Profiles, shift: Displacement, radius: float, rise: float) -> IntArray:

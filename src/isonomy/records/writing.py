@@ -47,6 +47,8 @@ WITHHELD = (
     "local.flip_counterpart",
     "points.person",
     "points.counterpart",
+    "turned.person",
+    "turned.counterpart",
     "model.people",
 )
 """Arrays that hold people's rows, and are not written when a record is redacted."""
@@ -277,7 +279,7 @@ def _arrays(certificate: Certificate, model: Model) -> Written:
     mass = np.zeros(len(points.owner)) if still else certificate.moved_claims.plan.masses(weights, len(points.owner))
     # The attainable points of the claimed population, and every individual unmoved.
     recorded = np.flatnonzero((mass > 0) | (points.cost == 0))
-    passes = np.unique(profiles.source)
+    passes, turned, away = np.unique(profiles.source), certificate.turned_masses, certificate.turned_away
     groups: dict[str, Written] = {
         "people": {
             "x": x,
@@ -308,6 +310,15 @@ def _arrays(certificate: Certificate, model: Model) -> Written:
             "cost": points.cost[recorded],
             "value": points.value[recorded],
             "mass": mass[recorded],
+        },
+        "turned": {}
+        if turned is None
+        else {
+            "owner": turned.owner,
+            "cost": turned.cost,
+            "mass": turned.mass,
+            "person": away.person,
+            "counterpart": away.counterpart,
         },
         "model": dict(model.arrays()),
     }

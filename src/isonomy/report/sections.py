@@ -24,6 +24,9 @@ Rounding = Literal["up", "down", "outward", "nearest", "exact"]
 
 NOT_SEARCHED = "not searched for"
 
+UNSEARCHED = "no population was searched for, so there is no lower bound"
+"""What is said in a sentence instead of a lower bound, of other people and of these."""
+
 NOTHING = "nothing was proved here"
 """What is printed instead of a bound of a probability that says next to nothing."""
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from isonomy.escapes import visible
 from isonomy.fairness import SCORES
-from isonomy.report.sections import NOTHING, Cell, Fact, Facts, FactTable, rewritten
+from isonomy.report.sections import NOT_SEARCHED, NOTHING, UNSEARCHED, Cell, Fact, Facts, FactTable, rewritten
 
 _COLOUR = {"certified": "bold green", "violated": "bold red", "undecided": "bold yellow", "none": "bold"}
 
@@ -56,6 +56,8 @@ def _tomorrow(table: FactTable) -> Iterator[Text]:
 def _between(lower: object, upper: object, several: bool = False) -> str:
     """Return both sides of a mean; of ``several`` populations one is shown, and not each."""
     most = str(upper) if str(upper) == NOTHING else f"at most {upper} (proved)"
+    if str(lower) == NOT_SEARCHED:
+        return f"on average {most}; {UNSEARCHED}"
     return f"on average at least {lower}{' in one' * several} (shown), {most}"
 
 

@@ -16,7 +16,19 @@ from isonomy.errors import IsonomyError
 from isonomy.fairness.groups import feature_groups, make_groupings
 from isonomy.report.findings import Findings
 from isonomy.report.numbers import cell, parameter, percent, round_up, spoken
-from isonomy.report.sections import NOTHING, Cell, Fact, Rounded, Section, exact, percentage, round_down, table
+from isonomy.report.sections import (
+    NOT_SEARCHED,
+    NOTHING,
+    UNSEARCHED,
+    Cell,
+    Fact,
+    Rounded,
+    Section,
+    exact,
+    percentage,
+    round_down,
+    table,
+)
 from isonomy.shift import Distance
 from isonomy_verify.arithmetic import mean_down, mean_up, up
 from isonomy_verify.claims import downward, outward
@@ -93,7 +105,8 @@ def tomorrow(findings: Findings, rounded: Rounded, population: Fact, groups: Col
     behind = table("behind", title, "Population@wide", "Proved, at most#", "Decisions that can change#", rows=sampled,
                    notes=(DRAWN,))  # fmt: skip
     distances = (*([behind] if sampled else []), *_distances(findings), *_meaning(findings))
-    sentences = (_headline([row for row in rows if row not in worst]), *strangers(findings, rounded))
+    unsearched = () if certificate.searched else (f"{UNSEARCHED[0].upper()}{UNSEARCHED[1:]}.",)
+    sentences = (_headline([row for row in rows if row not in worst]), *unsearched, *strangers(findings, rounded))
     return Section("tomorrow", (first, *verdicts), sentences, (shown, *curve, *distances), drawn=drawn)
 
 
@@ -158,7 +171,8 @@ def _headline(rows: list[Any]) -> str:
     name = str(worst[0].text)
     where = f"In {name[0].lower()}{name[1:]}"
     if str(worst[3]) == NOTHING:
-        return f"{where} nothing was proved of the average largest change; shown is at least {worst[2]}."
+        shown = UNSEARCHED if str(worst[2]) == NOT_SEARCHED else f"shown is at least {worst[2]}"
+        return f"{where} nothing was proved of the average largest change; {shown}."
     return f"{where} the average largest change is at most {worst[3]} (proved)."
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pandas as pd
 
 from isonomy.arithmetic import at_least, at_most, decimals_of_bound, weighted
 from isonomy.attacks import AttackBudget
+from isonomy.auditing.indices import window_indices
 from isonomy.certificates.certificate import Certificate, Verdict, headline, judge
 from isonomy.certificates.local import Arithmetic
 from isonomy.certificates.protocol import tier_for
@@ -86,7 +87,8 @@ class Served(Reference):
                 headline(record.shift, who, at_most(upper, decimals), at_least(lower, decimals) if lower > 0 else None)
             )
             served = cls._of(record, record.schema, upper, record.people, statement, file_hash(record.path))
-            return replace(served, behind=_behind(record.document["claims"]))
+            behind, notions = _behind(record.document["claims"]), partial(window_indices, record)
+            return replace(served, behind=behind, notions=notions)
 
     @classmethod
     def _of(
