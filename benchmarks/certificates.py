@@ -1,6 +1,7 @@
 """What a certificate claims beside the best that is known, how many bytes of hints it has, and how long checking takes.
 
     python -m benchmarks.certificates [--people 300] [--rows 100000] [--only german | adult | branching | large]
+                                      [--quick]
 
 For each case: the headline claimed and the best that the library knows (without the claims' margin), their ratio, the
 same for the mean of everybody alone, decisions claimed of those known, bytes of hints per person (all that is stored
@@ -84,7 +85,9 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=300)
     parser.add_argument("--rows", type=int, default=100_000, help="of the large table")
     parser.add_argument("--only", default="", help="one case: german, adult, branching or large")
+    parser.add_argument("--quick", action="store_true", help="in seconds, to see that it works")
     given = parser.parse_args()
+    given.people, given.rows = (5, 40) if given.quick else (given.people, given.rows)
 
     def german() -> None:
         people = load_population("german")
