@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import resource
 import subprocess
 import sys
@@ -111,7 +112,7 @@ def main() -> None:
     for people in options.people:
         found = measured(options, people)
         used = found["peak"] - found["before"]
-        first = first or used
+        first = first or used or math.nan  # of very few people nothing is seen
         part, silence = (found[name] / found["seconds"] for name in ("longest_part", "longest_tick"))
         print(f"| {people:,} | {found['parts']} | {used / first:.2f} | {part:.3f} | {silence:.3f} |", flush=True)
         print(f"{people} people: {found}", file=sys.stderr)
