@@ -227,8 +227,8 @@ def worst_shares(values: FloatArray, shares: FloatArray, kappa: float) -> tuple[
 def _level(values: FloatArray, shares: FloatArray, slope: float) -> tuple[float, FloatArray]:
     """Return ``η`` with ``Σ q = 1``, and ``ln(q / p)`` (k,).
 
-    By Newton's steps for ``log Σ q``, about linear in ``η``: ``w`` has the slope ``w / (1 + 1 / w)`` by its argument; by
-    halves where a step leads out.
+    By Newton's steps for ``log Σ q``, about linear in ``η``, since ``w`` has the slope ``w / (1 + 1 / w)``; by halves
+    where a step leads out.
     """
     low, high = float(values.min()), float(values.max())  # at which all w are at least 1, and at most 1
     level = float(shares @ values)  # the answer for a large slope
