@@ -73,11 +73,10 @@ class Field:
         if not is_shared(self.network):
             there = product.at(np.repeat(rows, count), np.tile(np.arange(count), len(rows)))
             return self.margins(there)
-        base, ((_, transposed),) = product.centre[rows], self.weights[0]  # the first layer's image of all at once
+        base, ((_, weight),) = product.centre[rows], self.weights[0]
         base[:, product.columns] = 0.0
-        own = base.astype(self.dtype) @ transposed + self.biases[0]
-        more = product.states.astype(self.dtype) @ transposed[product.columns]
-        first = (own[:, None] + more).reshape(-1, own.shape[1])
+        own, more = base.astype(self.dtype) @ weight, product.states.astype(self.dtype) @ weight[product.columns]
+        first = np.add(own[:, None], more + self.biases[0]).reshape(-1, own.shape[1])  # of all at once
         return self._run(first, 1)[-1].astype(np.float64)
 
     def scores(self, margins: FloatArray) -> FloatArray:
