@@ -169,7 +169,7 @@ def disk(folder: Path) -> float:
 
 
 def wait(port: int, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(1200):
+    for _ in range(6000):  # a loaded machine takes its time; a service that ended is seen at once
         try:
             connection = http.client.HTTPConnection("127.0.0.1", port)
             connection.request("GET", "/health/ready")
