@@ -100,7 +100,7 @@ def forwards(
     return least / unit, 1000 * least, upper
 
 
-def speed(repeats: int, large: int) -> None:
+def speed(repeats: int, few: int, large: int) -> None:
     say("| network | metric | people | interval | quick | tight |")
     say("|---|---|---|---|---|---|")
     adult, rng = isonomy.load_population("adult"), np.random.default_rng(0)
@@ -112,14 +112,14 @@ def speed(repeats: int, large: int) -> None:
     m = adult.x.shape[1]
     spread = rng.normal(size=(m, m)) / 10
     ball = isonomy.Mahalanobis(np.eye(m) + spread @ spread.T)
-    x = 0.3 * rng.normal(size=(1000, m))
-    some = adult.test[:1000]
+    x = 0.3 * rng.normal(size=(few, m))
+    some = adult.test[:few]
     wide = random_network(rng, [m, 256, 256, 2])
     counterparts = isonomy.Counterparts.of(adult.schema)
     rows: list[tuple[str, str, isonomy.Network, Any, isonomy.Metric, float, dict[str, Any]]] = [
         ("Adult 2x256", "subspace, ridge 1", network, some, subspace, 0.02, unbounded),
         ("Adult 2x256", "subspace, delta .05", network, some, subspace, 0.05, unbounded),
-        ("Adult 2x256", "counterparts, realizable", network, some[:100], counterparts, 1.0, {}),
+        ("Adult 2x256", "counterparts, realizable", network, some[: few // 10], counterparts, 1.0, {}),
         ("random 2x256", "Mahalanobis", wide, x, ball, 0.02, {}),
         ("random 3x256", "Mahalanobis", random_network(rng, [m, 256, 256, 256, 2]), x, ball, 0.02, {}),
         ("random 6x64", "Mahalanobis", random_network(rng, [m, 64, 64, 64, 64, 64, 64, 2]), x, ball, 0.02, {}),
@@ -131,7 +131,7 @@ def speed(repeats: int, large: int) -> None:
     for name, kind, model, people, metric, delta, options in rows:
         cells = []
         for tier in ("interval", "quick", "tight"):
-            times = repeats if len(people) <= 1000 else 1
+            times = repeats if len(people) <= few else 1
             count, _, upper = forwards(model, people, metric, delta, times, tier=tier, **options)
             cells.append(f"{count:.1f} ({upper:.5f})")
         say(f"| {name} | {kind} | {len(people):,} | " + " | ".join(cells) + " |")
@@ -283,7 +283,7 @@ def main() -> None:
     say()
     say("Forward passes over the same people, and the mean upper bound.")
     say()
-    speed(1 if quick else 7, 10_000 if quick else 100_000)
+    speed(1 if quick else 7, 100 if quick else 1000, 200 if quick else 100_000)
     say()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     say(f"Peak memory of the process so far: {peak:.0f} MB.")
@@ -293,7 +293,7 @@ def main() -> None:
     network = isonomy.load_network(NETWORK, head="softmax")
     accuracy = (network(people.test.x).argmax(axis=1) == people.test.y).mean()
     metric = isonomy.SensitiveSubspace.fit(people.train, ridge=1.0)
-    n = 200 if quick else 1000
+    n = 20 if quick else 1000
     say("## Tightness")
     say()
     say(f"Adult, plainly trained 2x256 (test accuracy {accuracy:.4f}), sensitive subspace metric with ridge 1,")
@@ -305,9 +305,9 @@ def main() -> None:
     say()
     decisions(network, people, metric, n)
     say()
-    say("Branch and bound on 20 of them, unbounded domain:")
+    say(f"Branch and bound on {2 if quick else 20} of them, unbounded domain:")
     say()
-    exact(network, people, metric, 20)
+    exact(network, people, metric, 2 if quick else 20)
     say()
     say("With a centre that may move, unbounded domain:")
     say()

@@ -1,6 +1,7 @@
 """What a certificate claims beside the best that is known, how many bytes of hints it has, and how long checking takes.
 
     python -m benchmarks.certificates [--people 300] [--rows 100000] [--only german | adult | branching | large]
+                                      [--quick]
 
 For each case: the headline claimed and the best that the library knows (without the claims' margin), their ratio, the
 same for the mean of everybody alone, decisions claimed of those known, bytes of hints per person (all that is stored
@@ -66,11 +67,11 @@ def case(name: str, network: Network, people: Population, gamma: float, **option
         said = json.loads(path.read_text())["predicate"]
         files = (path.parent / "evidence" / f"{part}.bin" for part in HINTS)
         size = sum(file.stat().st_size for file in files) / len(people)
-    own, beside = said["claims"]["local"], said["beside"]
-    certain = own["decisions"].get("certified", 0), beside["decisions"].get("certified", 0)
+    own, known = said["claims"]["local"], found.local
+    certain = own["decisions"].get("certified", 0), known.decision_counts.get("certified", 0)
     print(
-        f"{name:<28} {len(people):>7,} people  upper {said['claims']['upper']:.6f} of {beside['upper']:.6f} "
-        f"({said['claims']['upper'] / beside['upper']:.6f})  alone {own['upper'] / beside['mean_upper']:.6f}  "
+        f"{name:<28} {len(people):>7,} people  upper {said['claims']['upper']:.6f} of {found.upper:.6f} "
+        f"({said['claims']['upper'] / found.upper:.6f})  alone {own['upper'] / known.mean_upper:.6f}  "
         f"decisions {certain[0]:,} of {certain[1]:,}  hints {size:.0f} B  audit {audited - began:.1f} s  "
         f"writing {written - audited:.1f} s  checking {done - written:.1f} s  "
         f"{'accepted' if checked.accepted else 'REFUSED'}",
@@ -84,7 +85,9 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=300)
     parser.add_argument("--rows", type=int, default=100_000, help="of the large table")
     parser.add_argument("--only", default="", help="one case: german, adult, branching or large")
+    parser.add_argument("--quick", action="store_true", help="in seconds, to see that it works")
     given = parser.parse_args()
+    given.people, given.rows = (3, 10) if given.quick else (given.people, given.rows)
 
     def german() -> None:
         people = load_population("german")

@@ -1,6 +1,7 @@
 """How long bounds over many combinations of categories take, in milliseconds a person and in forward passes.
 
     python -m benchmarks.combinations [--people 300] [--moving 100] [--audit 0] [--only adult | german | unseen]
+                                      [--quick]
 
 Networks are trained here, without a thought of certificates (cross-entropy, Adam): 2x64 and 2x256 on the bundled Adult
 table, whose counterparts have 420 combinations each; and, not used for any choice of the method, 3x32 on German and
@@ -121,7 +122,10 @@ def main() -> None:
     parser.add_argument("--moving", type=int, default=0)
     parser.add_argument("--audit", type=int, default=0)
     parser.add_argument("--only", default="")
+    parser.add_argument("--quick", action="store_true", help="in seconds, to see that it works")
     given = parser.parse_args()
+    if given.quick:
+        given.people, given.moving, given.audit = 10, 2, 10
     adult, german = isonomy.load_population("adult"), isonomy.load_population("german")
     cases: list[tuple[str, Population, tuple[int, ...], int]] = [
         ("adult 2x64", adult, (64, 64), 0), ("adult 2x256", adult, (256, 256), 0),
@@ -131,7 +135,8 @@ def main() -> None:
         for name, people, hidden, seed in cases:
             if given.only not in name:
                 continue
-            network, test = trained(people.train, hidden, seed), people.test
+            learned = people.train.sample(700) if given.quick else people.train
+            network, test = trained(learned, hidden, seed), people.test
             local_bounds(name, network, test.sample(min(given.people, len(test))))
             if given.moving:
                 within(name, network, test.sample(min(given.moving, len(test))))

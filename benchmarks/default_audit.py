@@ -2,6 +2,7 @@
 
     python -m benchmarks.default_audit [--people 5000] [--only "2x64"] [--moving 40] [--profile]
     python -m benchmarks.default_audit --streamed 10000 40000
+    python -m benchmarks.default_audit --quick
 
 An audit as ``isonomy audit`` asks it: all notions without transport, witnesses, decisions, groups, report and record,
 of people of the bundled Adult table, whose counterparts have 420 combinations of categories, for plain networks 2x64
@@ -34,10 +35,17 @@ from isonomy.auditing.inputs import read_inputs
 from isonomy.auditing.output import write
 from isonomy.auditing.pipeline import run
 from isonomy.auditing.plan import Plan
+from isonomy.networks import Network
 from isonomy.parallel import one_thread
+from isonomy.population import Population
 
 SIZES = {"2x64": (64, 64), "2x256": (256, 256)}
 FILE_ROWS = 2**14
+
+
+def plain(size: str, people: Population, learned: int | None) -> Network:
+    """Train a plain network on the training part, or on some of it."""
+    return trained(people.train if learned is None else people.train.sample(learned), SIZES[size], 0)
 
 
 class Own:
@@ -76,10 +84,10 @@ def audited(plan: Plan, model: object, announce: Callable[[str], None]) -> None:
         write(findings, Path(folder) / "out", work=work)
 
 
-def streamed(rows: int, search: bool) -> None:
+def streamed(rows: int, search: bool, learned: int | None) -> None:
     """Audit a dataset that is read by chunks; print as :func:`measured` does."""
     adult, rng = load_population("adult"), np.random.default_rng(0)
-    network = trained(adult.train, SIZES["2x64"], 0)
+    network = plain("2x64", adult, learned)
     with tempfile.TemporaryDirectory() as name:
         data, schema = Path(name) / "data", Path(name) / "schema.toml"
         data.mkdir()
@@ -117,10 +125,10 @@ def measured(name: str, plan: Plan, model: object, profile: bool) -> None:
         pstats.Stats(profiler).sort_stats("cumulative").print_stats(45)
 
 
-def each(name: str, people: int, moving: int) -> None:
+def each(name: str, people: int, moving: int, learned: int | None) -> None:
     """Print milliseconds a person of a local bound with witnesses, and of all populations within 0.1 with a curve."""
     adult = load_population("adult")
-    network, metric = trained(adult.train, SIZES[name], 0), Counterparts.of(adult.schema)
+    network, metric = plain(name, adult, learned), Counterparts.of(adult.schema)
     some = adult.test.sample(people)
     certify_local(network, some[:8], metric, 1.0, progress=None)
     began = time.process_time()
@@ -148,27 +156,32 @@ def main() -> None:
     parser.add_argument("--search", action="store_true", help="look for witnesses in these too")
     parser.add_argument("--one", default="", help=argparse.SUPPRESS)
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="in seconds, to see that it works")
     given = parser.parse_args()
+    if given.quick:
+        given.people, given.local, given.moving = 50, 10, 2
+    learned = 500 if given.quick else None
     if given.one:
         with one_thread():
             if given.one.isdecimal():
-                streamed(int(given.one), given.search)
+                streamed(int(given.one), given.search, learned)
             elif given.one == "german":
                 measured("german with transport", Plan(gamma=0.1), None, given.profile)
             else:
-                network = trained(load_population("adult").train, SIZES[given.one], 0)
+                network = plain(given.one, load_population("adult"), learned)
                 plan = Plan(data="adult", limit=given.people)
                 measured(f"adult {given.one}, {given.people:,} people", plan, network, given.profile)
         return
-    for name in given.streamed or (*SIZES, "german"):
+    names = (100, "2x64") if given.quick else given.streamed or (*SIZES, "german")
+    for name in names:
         if given.only in str(name):
             command = [sys.executable, "-m", "benchmarks.default_audit", "--one", str(name)]
             command += ["--people", str(given.people)]
-            command += [f"--{flag}" for flag in ("profile", "search") if getattr(given, flag)]
+            command += [f"--{flag}" for flag in ("profile", "search", "quick") if getattr(given, flag)]
             subprocess.run(command, check=True)
             if name in SIZES and given.local:
                 with one_thread():
-                    each(name, given.local, given.moving)
+                    each(name, given.local, given.moving, learned)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How much of the violation that is there does the search find?
 
-    python benchmarks/lower.py [--first 0] [--cases 96] [--people 12] [--keep FILE] [--known FILE]
+    python benchmarks/lower.py [--first 0] [--cases 96] [--people 12] [--keep FILE] [--known FILE] [--quick]
 
 Random small networks, metrics and domains: the share of people whose ``lower`` reaches 99 % of the truth, the mean
 ratio, and the processor time of the search. The truth of a case is the best of what the exact tier attains, what an
@@ -222,7 +222,9 @@ def main() -> None:
     parser.add_argument("--people", type=int, default=12)
     parser.add_argument("--keep", type=Path, help="store what was found here")
     parser.add_argument("--known", type=Path, help="what was found before")
+    parser.add_argument("--quick", action="store_true", help="in seconds, to see that it works")
     options = parser.parse_args()
+    options.cases, options.people = (2, 2) if options.quick else (options.cases, options.people)
     cases = [case(number, options.people) for number in range(options.first, options.first + options.cases)]
     found = [searched(each) for each in cases]
     now, seconds = np.array([lower for lower, _ in found]), sum(took for _, took in found)

@@ -1,13 +1,15 @@
 """Speed and exactness of the bounds of tree ensembles, on one thread.
 
     python -m benchmarks.trees [--out studies/results/trees.md] [--seeds 2] [--people 100] [--parts 4000] [--reader]
+                               [--quick]
 
 Models are trained here, on the bundled tables, by XGBoost, LightGBM, CatBoost and scikit-learn, on the coordinates of
 people, and read as every live object is. Times are processor time; *predicts* are times of one ``predict`` of the same
 library over the same people. Veritas, where it is installed, answers the same questions: a search for each choice of
 protected categories and each end, since its boxes hold numbers only. Forests have no gaps here: of some their pairs of
 leaves fill gigabytes. ``--reader`` checks all configurations of the readers against their libraries, too. What was
-measured is kept beside the page, in a file .jsonl; models that are in it are not measured again.
+measured is kept beside the page, in a file .jsonl; models that are in it are not measured again. ``--quick`` measures
+one small model and keeps nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import argparse  # noqa: E402
 import json  # noqa: E402
+import tempfile  # noqa: E402
 import time  # noqa: E402
 from collections.abc import Callable, Iterator  # noqa: E402
 from itertools import product  # noqa: E402
@@ -313,7 +316,7 @@ def kept(path: Path) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure, and write the page after every model."""
+    """Read the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, default=Path("studies/results/trees.md"))
     parser.add_argument("--seeds", type=int, default=2)
@@ -321,7 +324,19 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=4000)
     parser.add_argument("--tables", nargs="+", default=["german", "adult"], choices=["german", "adult"])
     parser.add_argument("--reader", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="in seconds, to see that it works")
     given = parser.parse_args()
+    if given.quick:
+        given.seeds, given.people, given.parts, given.tables = 1, 4, 50, ["german"]
+        with tempfile.TemporaryDirectory() as folder:
+            given.out = Path(folder) / given.out.name
+            measure(given)
+    else:
+        measure(given)
+
+
+def measure(given: argparse.Namespace) -> None:
+    """Measure every model, or with ``--quick`` the first, and write the page after each."""
     lines = given.out.with_suffix(".jsonl")
 
     def keep(**row: Any) -> None:
@@ -347,6 +362,8 @@ def main() -> None:
                 keep(kind="gap", **about, protected=protected, **gap(alone, domain, protected, given.parts))
         keep(kind="done", **about)
         print(name, seed, model.name, flush=True)
+        if given.quick:
+            break
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from isonomy_verify.arithmetic import TINY, Array, U, gamma
 from isonomy_verify.branches import states_of
 from isonomy_verify.differences import Difference, Gap, Pairs, gap
 from isonomy_verify.domain import Domain, Mask
-from isonomy_verify.enclosure import BLOCK, Ends, Prepared, Run, linear_image_of
+from isonomy_verify.enclosure import BLOCK, Ends, Prepared, Run, Weighed, extent_of, linear_image_of
 from isonomy_verify.network import Network
 from isonomy_verify.regions import BallBox, Index, LinearImage
 from isonomy_verify.sets import ConvexSets, Regions, region_of
@@ -166,6 +166,12 @@ class Images:
         base[:, product.columns] = 0.0
         self.box = BallBox(product.low, np.maximum(product.low, product.high))
         self.linear_images = [linear_image_of(layer, self.box) for layer in prepared.network.layers]
+        self.weighed: tuple[Weighed, Weighed] | None = None
+        if is_shared(prepared.network):  # ``eta`` is a norm: that of a sum is at most the sum of both
+            states = np.zeros((product.size, base.shape[1]))
+            states[:, product.columns] = np.abs(product.states)
+            sizes = np.abs(base) + extent_of(prepared, self.box)
+            self.weighed = Weighed.of(prepared, sizes, True), Weighed.of(prepared, states, False)
         self.own: list[Array] = []
         self.more: list[Array | None] = []
         for layer, linear_image in zip(prepared.network.layers, self.linear_images, strict=True):
@@ -195,10 +201,14 @@ class Images:
 
     def run(self, tile: Tile) -> Run:
         """A run over the pairs of a tile, which has yet to go forward; not for passes."""
-        x = self.product.at(tile.owner, tile.combination)
         start = [own if more is None else tile.pairs(own, more) for own, more in zip(self.own, self.more, strict=True)]
         linear_images = [None if each is None else tile.linear_image(each) for each in self.linear_images]
-        return Run(self.prepared, x, self.box[tile.owner], start, linear_images)
+        if self.weighed is None:
+            x = self.product.at(tile.owner, tile.combination)
+            return Run(self.prepared, x, self.box[tile.owner], start, linear_images)
+        pairs = (tile.pairs(own[:, None], more[:, None])[:, 0] for own, more in zip(*self.weighed, strict=True))
+        weighed = Weighed(*pairs)
+        return Run(self.prepared, np.zeros((len(weighed.eta), 0)), self.box, start, linear_images, weighed)
 
 
 def is_shared(network: Network) -> bool:
@@ -252,7 +262,8 @@ class Gaps:
         wide = np.zeros(product.low.shape)
         wide[:, product.columns] = 1.0
         self.box = BallBox(np.minimum(product.low, -wide), np.maximum(product.high, np.maximum(product.low, wide)))
-        self.linear_image = self._linear_image()
+        self.linear_image, sizes = self._linear_image(), extent_of(pairs.between, self.box)
+        self.weighed = Weighed.of(pairs.between, sizes, False)
 
     def _linear_image(self) -> LinearImage:
         """How far the first layer moves without ``F_j``: the box, less the own categories."""
@@ -281,7 +292,8 @@ class Gaps:
         low, high = tile.pairs(linear_image.low, more), tile.pairs(linear_image.high, more)
         first = linear_image._replace(low=low, high=high, reach=linear_image.reach[owner])
         linear_images = [first, *[None] * last]
-        between = Difference(self.between.prepared, near, far, self.box[owner], None, linear_images)
+        weighed = Weighed(*(each[owner] for each in self.weighed))
+        between = Difference(self.between.prepared, near, far, self.box, None, linear_images, weighed)
         for k in range(last + 1):
             far.step(k, passes=False, lines=False)
             between.step(k, passes=False, lines=False)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from isonomy_verify.activations import Curve, slope_range
 from isonomy_verify.arithmetic import TINY, U32, Array, U
-from isonomy_verify.enclosure import Enclosure, Ends, Prepared, Run, both, hull, image, minus
+from isonomy_verify.enclosure import Enclosure, Ends, Prepared, Run, Weighed, both, hull, image, minus
 from isonomy_verify.joint import Joint
 from isonomy_verify.lines import Lines
 from isonomy_verify.network import Network
@@ -69,13 +69,14 @@ class Difference(Enclosure):
         region: Region | None = None,
         joint: Joint | None = None,
         linear_images: Sequence[LinearImage | None] | None = None,
+        weighed: Weighed | None = None,
     ) -> None:
         self.near, self.far, self.joint = near, far, joint
         self.slopes: list[Ends] = []  # of chords of each activation
         self.sided: list[Lines] = []  # lines with slopes of their own
         self.value_error: list[Array | float] = []  # how far two computed values of an activation may be off
         self.narrow: list[tuple[Ends, Ends]] = []  # the ranges of both runs, as each was narrowed by the others
-        super().__init__(prepared, far.x, region, None, linear_images)
+        super().__init__(prepared, far.x, region, None, linear_images, weighed)
 
     def off(self, k: int) -> Array:
         """Return how far a difference may be off by what its size does not weigh."""

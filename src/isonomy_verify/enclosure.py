@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +120,33 @@ def linear_image_of(layer: Layer, region: Region, ranges: bool = True) -> Linear
     return None if block is None or block.source else region.linear_image(block.weight, block.size, ranges)
 
 
+class Weighed(NamedTuple):
+    """At least the ``eta`` (n,) of the first layer for the sizes of its input, their sums (n,) and the largest (n,)."""
+
+    eta: Array
+    sums: Array
+    most: Array
+
+    @classmethod
+    def of(cls, prepared: Prepared, sizes: Array, biased: bool) -> Weighed:
+        """Weigh sizes (n, m)."""
+        eta = prepared.network.layers[0].eta([sizes], biased)
+        return cls(np.broadcast_to(eta, len(sizes)), sizes.sum(1), sizes.max(1, initial=0.0))
+
+
+def extent_of(prepared: Prepared, region: Region) -> Array:
+    """Return how far the input moves (rows, m); a coordinate that nothing bounds counts unless no run multiplies it by
+    anything."""
+    extent = region.extent
+    if np.isfinite(extent).all():
+        return extent
+    read = np.zeros(extent.shape[1], dtype=bool)
+    for layer in prepared.network.layers:
+        if layer.blocks and not layer.blocks[0].source:
+            read |= layer.touched[0] if prepared.float32_run else (layer.blocks[0].size != 0).any(0)
+    return np.where(np.isinf(extent) & ~read, 0.0, extent)
+
+
 class Enclosure:
     """Ranges and lines of every layer over the regions ``x + v``, a row each; subclasses make the lines."""
 
@@ -132,10 +159,13 @@ class Enclosure:
         region: Region | None = None,
         start: Sequence[Array] | None = None,
         linear_images: Sequence[LinearImage | None] | None = None,
+        weighed: Weighed | None = None,
     ) -> None:
         """``region`` holds one set for each row of ``x`` (n, m), or one for all; without it all share the prepared one.
 
         ``start`` is what each layer reads of ``x`` itself, ``linear_images`` how it meets the region, if that is known.
+        Where the first layer alone reads the input, its sizes may be given as ``weighed``; then neither ``x``, which
+        may be (n, 0), nor the region is looked at, and there are no passes.
         """
         self.prepared, self.network, self.layers = prepared, prepared.network, prepared.network.layers
         self.x, self.n = x, len(x)
@@ -147,7 +177,9 @@ class Enclosure:
         known = shared if linear_images is None else linear_images
         self.linear_images = [linear_image_of(layer, own) for layer in self.layers] if known is None else list(known)
         self.start = list(start) if start is not None else [self._start(k) for k in range(len(self.layers))]
-        self.top = [np.broadcast_to((np.abs(x) if self.biased else 0.0) + self._extent(), x.shape)]
+        self.weighed = weighed
+        sizes = x if weighed is not None else (np.abs(x) if self.biased else 0.0) + extent_of(prepared, own)
+        self.top = [np.broadcast_to(sizes, x.shape)]
         self.noise: list[Array] = []
         self.range: list[Ends] = []
         self.lines: list[Lines] = []
@@ -164,24 +196,13 @@ class Enclosure:
         bias = layer.bias[None] if self.biased else np.zeros((1, layer.width))
         return bias if self.linear_images[k] is None or not self.biased else self.x @ layer.transposed[0] + bias
 
-    def _extent(self) -> Array:
-        """Return how far the input moves (rows, m); a coordinate that nothing bounds counts unless no run multiplies
-        it by anything."""
-        extent = self.region.extent
-        if np.isfinite(extent).all():
-            return extent
-        read = np.zeros(extent.shape[1], dtype=bool)
-        for layer in self.layers:
-            if layer.blocks and not layer.blocks[0].source:
-                read |= layer.touched[0] if self.prepared.float32_run else (layer.blocks[0].size != 0).any(0)
-        return np.where(np.isinf(extent) & ~read, 0.0, extent)
-
     # -- rounding ----------------------------------------------------------------------------------------------------
 
     def sizes(self, k: int) -> Array:
         """Return at least ``size·top + |b|`` of a layer (n, width), to which all its roundings are relative."""
         layer = self.layers[k]
-        eta = layer.eta([self.top[block.source] for block in layer.blocks], bias=self.biased)
+        first = None if k else self.weighed
+        eta = layer.eta([self.top[block.source] for block in layer.blocks], self.biased) if first is None else first.eta
         return np.broadcast_to(eta, self.n)[:, None] * layer.rho
 
     def weigh(self, k: int) -> None:
@@ -196,10 +217,13 @@ class Enclosure:
             noise = noise + linear_image.loss + unit * linear_image.reach
         self.noise.append(noise * 1.01 + TINY)
         tops = sum((self.top[block.source].sum(1) for block in layer.blocks), np.zeros(1))
+        tops = tops if k or self.weighed is None else self.weighed.sums
         self.under = self.under + TINY * (1 + tops + size.sum(1))
 
     def _largest(self, k: int) -> list[Array]:
         """Return the sizes of a layer's sources in a float32 run."""
+        if self.weighed is not None and not k:
+            return [self.weighed.most[:, None]]
         return [self.top[block.source] for block in self.layers[k].blocks]
 
     def off(self, k: int) -> Array:

@@ -66,6 +66,9 @@ from isonomy_verify.sampling import refuted, share_down, share_up, tails_up
 from isonomy_verify.text import listed, need, number, written
 
 Groups = NDArray[np.intp]
+ROWS = 2**14
+"""Individuals looked at together."""
+
 BINS, GROUPS = 1000, 2**16
 """The most bins of an index, and the most groups of a mix."""
 
@@ -94,15 +97,22 @@ class Sample(NamedTuple):
 def sample_of(high: Array, low: Array, weights: Array, groups: Groups | None = None) -> Sample:
     """The individuals of positive weight; without groups all are in one, and empty groups have no number;
     cells keep theirs."""
-    some = np.flatnonzero(np.asarray(weights) > 0)
-    if groups is None:
-        every = np.zeros(len(some), dtype=np.intp)
-    elif groups.ndim == 2:
-        every = groups[some]
-    else:
-        every = np.unique(groups[some], return_inverse=True)[1]
+    counts = np.asarray(weights) > 0
+    some = slice(None) if counts.all() else counts  # of all people nothing is copied
     above, below, own = (np.asarray(each, dtype=np.float64)[some] for each in (high, low, weights))
+    if groups is None:
+        every = np.broadcast_to(np.intp(0), len(own))
+    else:
+        every = groups[some] if groups.ndim == 2 else numbered(groups[some])
     return Sample(above, below, own, every)
+
+
+def numbered(values: Groups) -> Groups:
+    """The places (n,) of whole numbers from 0 on among those that occur, in ascending order."""
+    if values.max(initial=0) >= max(len(values), ROWS):  # too many to count
+        return np.unique(values, return_inverse=True)[1]
+    there = np.bincount(values) > 0
+    return values if there.all() else (np.cumsum(there) - 1)[values]
 
 
 class Reweighting(Protocol):
@@ -495,8 +505,15 @@ def groups_of(x: Array, places: Mapping[str, slice], features: tuple[str, ...]) 
     for name in features:
         need(name in places, f"a mix by a feature that the schema lacks, {listed([name])}")
     columns = np.concatenate([np.arange(places[name].start, places[name].stop) for name in features])
-    some = np.asarray(x)[:, columns] + 0.0  # no group apart for another sign of 0
-    return np.unique(some, axis=0, return_inverse=True)[1].reshape(-1)
+    x, groups, known = np.asarray(x), np.zeros(len(x), dtype=np.intp), np.zeros((0, len(columns)))
+    blocks = [slice(start, start + ROWS) for start in range(0, len(x), ROWS)]
+    for block in blocks:  # the different rows of each block, so that everybody is never copied
+        own, place = np.unique(x[block, columns] + 0.0, axis=0, return_inverse=True)  # 0 and -0 are one group
+        groups[block], known = len(known) + place.reshape(-1), np.concatenate([known, own])
+    renumbered = np.unique(known, axis=0, return_inverse=True)[1].reshape(-1)
+    for block in blocks:
+        groups[block] = renumbered[groups[block]]
+    return groups
 
 
 def reweighting_of(section: Mapping[str, Any]) -> Part | Stability | Mix | None:

@@ -10,14 +10,16 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.kernel.test_combinations import made
 
 from isonomy import attacks
-from isonomy.attacks import AttackBudget, attack
+from isonomy.attacks import AttackBudget, Field, attack
 from isonomy.bounds.kernel import head_of
 from isonomy.networks.network import Network
 from isonomy.population import Domain, Feature, Schema
 from isonomy.similarity import Counterparts, Mahalanobis, WeightedLp
 from isonomy.similarity.regions import Regions, Similarity
+from isonomy_verify.combinations import is_shared, product_of
 
 steady = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SCHEMA = Schema(
@@ -250,3 +252,13 @@ def test_nobody_depends_on_who_else_is_searched() -> None:
     everybody = searched(net, similarity, x).lower
     alone = np.concatenate([searched(net, similarity, x[row : row + 1]).lower for row in range(6)])
     assert alone == pytest.approx(everybody, rel=1e-3)
+
+
+@pytest.mark.parametrize("read_again", [False, True])
+def test_margins_of_all_combinations_are_those_of_each(read_again: bool) -> None:
+    _, _, bounds, x = made(3, "residual" if read_again else "relu", ("softmax", 3), 1.0)
+    field, product = Field(bounds.network.single(None, False), bounds.head), product_of(bounds.similarity, x)
+    assert product is not None and is_shared(field.network) is not read_again
+    rows = np.arange(len(x))[::-1]
+    each = product.at(np.repeat(rows, product.size), np.tile(np.arange(product.size), len(rows)))
+    assert np.allclose(field.margins_of(product, rows), field.margins(each), rtol=1e-12, atol=1e-12)

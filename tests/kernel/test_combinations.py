@@ -17,6 +17,7 @@ from isonomy_verify.activations import Activation
 from isonomy_verify.arithmetic import Array, stepped_up
 from isonomy_verify.combinations import Gaps, Images, Product, is_shared, product_of
 from isonomy_verify.domain import Domain
+from isonomy_verify.enclosure import Run
 from isonomy_verify.forms import Form
 from isonomy_verify.heads import Head
 from isonomy_verify.local import LocalBounds
@@ -316,3 +317,22 @@ def test_a_network_without_activations() -> None:
         patch.setattr(local_module, "product_of", lambda *_: None)
         assert np.allclose(known.upper, bounds.chunk(x).upper, rtol=1e-9)
     assert not is_shared(bounds.network.network)
+
+
+@steady
+@given(seeds, kinds, st.booleans())
+def test_sizes_of_pairs_are_at_least_those_of_each_combination(seed: int, kind: str, float32_run: bool) -> None:
+    _, _, bounds, x = made(seed, kind, ("softmax", 2), 1.0)
+    prepared = bounds.network.single(None, float32_run)
+    product = product_of(bounds.similarity, x)
+    assert product is not None
+    images = Images(prepared, product)
+    assert (images.weighed is not None) == is_shared(prepared.network)
+    for tile in images.tiles():
+        found = images.run(tile)
+        there = product.at(tile.owner, tile.combination)
+        apart = Run(prepared, there, images.box[tile.owner], found.start, found.linear_images)
+        assert (found.sizes(0) >= apart.sizes(0) * (1 - 1e-15)).all()
+        assert (found._largest(0)[0].max(1) >= apart._largest(0)[0].max(1)).all()
+        if found.weighed is not None:
+            assert (found.weighed.sums >= apart.top[0].sum(1) * (1 - 1e-14)).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 from fractions import Fraction
 from typing import Any
 
@@ -20,6 +21,7 @@ from isonomy import Part as PartShift
 from isonomy import Stability as StabilityShift
 from isonomy_verify.dual import HUGE
 from isonomy_verify.reweighting import (
+    ROWS,
     Hints,
     Mix,
     Part,
@@ -30,6 +32,7 @@ from isonomy_verify.reweighting import (
     groups_of,
     hidden,
     index_up,
+    numbered,
     sample_of,
 )
 from isonomy_verify.shifts import Transport, shift_of
@@ -152,6 +155,27 @@ def test_groups_are_those_with_the_same_coordinates() -> None:
     assert len(set(groups_of(x, places, ("sex", "age")).tolist())) == 4
     with pytest.raises(BadInput, match="race"):
         groups_of(x, places, ("race",))
+
+
+def test_groups_are_formed_in_parts_and_numbered_by_their_rows() -> None:
+    rng = np.random.default_rng(0)
+    n, places = 12 * ROWS, {"race": slice(1, 6), "age": slice(6, 7)}
+    x = np.zeros((n, 8))
+    x[np.arange(n), 1 + rng.integers(0, 5, n)], x[:, 6] = 1.0, rng.integers(0, 3, n)
+    tracemalloc.start()
+    groups = groups_of(x, places, ("age", "race"))
+    sample = sample_of(x[:, 1], x[:, 2], np.ones(n), groups)
+    most = tracemalloc.get_traced_memory()[1] / n
+    tracemalloc.stop()
+    assert (groups == np.unique(x[:, [6, 1, 2, 3, 4, 5]], axis=0, return_inverse=True)[1].reshape(-1)).all()
+    assert (sample.groups == groups).all()
+    assert most < 48  # bytes a row: without copies of everybody
+
+
+@given(st.lists(st.integers(0, 2**17), min_size=1, max_size=30))
+def test_numbers_are_places_among_those_that_occur(values: list[int]) -> None:
+    some = np.array(values)
+    assert (numbered(some) == np.unique(some, return_inverse=True)[1]).all()
 
 
 # -- the stability index

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy_verify.activations import Activation, sigmoid
+from isonomy_verify.combinations import Product, is_shared
 from isonomy_verify.enclosure import Prepared
 from isonomy_verify.heads import Head
 from isonomy_verify.hints.ascent import weights_of
@@ -66,6 +67,18 @@ class Field:
         """Return the network's margins (n, p) at points (n, m)."""
         return self._run(y)[-1].astype(np.float64)
 
+    def margins_of(self, product: Product, rows: IntArray) -> FloatArray:
+        """Return the margins (rows · combinations, p) of people with the categories of each combination in turn."""
+        count = product.size
+        if not is_shared(self.network):
+            there = product.at(np.repeat(rows, count), np.tile(np.arange(count), len(rows)))
+            return self.margins(there)
+        base, ((_, weight),) = product.centre[rows], self.weights[0]
+        base[:, product.columns] = 0.0
+        own, more = base.astype(self.dtype) @ weight, product.states.astype(self.dtype) @ weight[product.columns]
+        first = np.add(own[:, None], more + self.biases[0]).reshape(-1, own.shape[1])  # of all at once
+        return self._run(first, 1)[-1].astype(np.float64)
+
     def scores(self, margins: FloatArray) -> FloatArray:
         """Return all scores (n, targets)."""
         if self._class_differences is None:
@@ -107,13 +120,14 @@ class Field:
         gradient = gradients.get(0, np.zeros((1, 1))) + np.zeros(y.shape)
         return self.scores(margins), np.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0)
 
-    def _run(self, y: FloatArray) -> list[Floats]:
-        """Return the inputs of every layer's activation; the last are the margins."""
+    def _run(self, y: FloatArray | Floats, done: int = 0) -> list[Floats]:
+        """Return the inputs of every layer's activation; the last are the margins. If one layer is ``done``, ``y`` is
+        the input of its activation, and no other layer reads the network's."""
         inputs: list[Floats] = []
         sources: list[Floats] = [y.astype(self.dtype, copy=False)]
-        for layer, weights, bias in zip(self.network.layers, self.weights, self.biases, strict=True):
-            z: Floats = np.broadcast_to(bias, (len(y), layer.width))
-            for block, (_, transposed) in zip(layer.blocks, weights, strict=True):
+        for k, (layer, weights, bias) in enumerate(zip(self.network.layers, self.weights, self.biases, strict=True)):
+            z: Floats = sources[0] if k < done else np.broadcast_to(bias, (len(y), layer.width))
+            for block, (_, transposed) in zip(layer.blocks, weights, strict=True) if k >= done else ():
                 product = sources[block.source] @ transposed
                 product += z
                 z = product

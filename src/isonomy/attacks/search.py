@@ -166,8 +166,7 @@ def _outstanding(judge: Judge, product: Product, most: int) -> Regions:
     step = max(1, ROWS // count)
     for start in range(0, n, step):
         rows = np.arange(start, min(start + step, n))
-        pairs = np.repeat(rows, count), np.tile(np.arange(count), len(rows))
-        scores = field.scores(field.margins(product.at(*pairs))).reshape(len(rows), count, -1)
+        scores = field.scores(field.margins_of(product, rows)).reshape(len(rows), count, -1)
         for target, sign in itertools.product(range(field.targets), (1.0, -1.0)):
             rank = np.where(product.allowed[rows], np.nan_to_num(sign * scores[..., target], nan=-np.inf), -np.inf)
             best = np.argpartition(-rank, most // 2 - 1, axis=1)[:, : most // 2]

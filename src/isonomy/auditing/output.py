@@ -58,7 +58,7 @@ COUNTERPART = "counterpart: "
 STALE = 86_400
 """Seconds after which a half-written folder is removed."""
 
-ROWS = 8_192
+ROWS = 4_096
 """Individuals whose table is in memory at a time."""
 
 _COPY = r"people-.*\.parquet"  # of a file without random access

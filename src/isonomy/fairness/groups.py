@@ -20,6 +20,7 @@ from isonomy.errors import DataError, ParameterError, template
 from isonomy.given import instance
 from isonomy.population import Population, Schema
 from isonomy.population.feature import Feature
+from isonomy_verify.reweighting import ROWS, numbered
 
 IntArray = NDArray[np.int64]
 Bins = Mapping[str, Sequence[float]]
@@ -97,7 +98,7 @@ def _cross(parts: list[Grouping]) -> Grouping:
     """Return the groups of an intersection that are not empty."""
     shape = tuple(len(part.names) for part in parts)
     joint = np.ravel_multi_index(tuple(part.code for part in parts), shape)  # the last attribute varies fastest
-    present, code = np.unique(joint, return_inverse=True)
+    present, code = np.flatnonzero(np.bincount(joint)), numbered(joint)
     rows = zip(*np.unravel_index(present, shape), strict=True)
     names = (", ".join(part.names[place] for part, place in zip(parts, row, strict=True)) for row in rows)
     attributes = tuple(name for part in parts for name in part.attributes)
@@ -110,7 +111,11 @@ def feature_groups(
     """Return the groups of one feature that are not empty in ``x``, and a note where a number was cut by default."""
     feature, block, note = schema[name], x[:, schema.slices[name]], ""
     if feature.kind == "categorical":
-        names, code = [feature.labels.get(level, level) for level in feature.levels], block.argmax(axis=1)
+        names, starts = [feature.labels.get(level, level) for level in feature.levels], range(0, len(block), ROWS)
+        # In parts: numpy copies what it looks at.
+        code = np.concatenate(
+            [np.zeros(0, dtype=np.int64), *(block[start : start + ROWS].argmax(axis=1) for start in starts)]
+        )
     elif feature.kind == "ordinal":
         names = [feature.labels.get(level, level) for level in feature.categories]
         code = np.rint(block[:, 0] * feature.unit + feature.origin).astype(np.int64)

@@ -34,6 +34,7 @@ from isonomy.errors import DataError
 from isonomy.fairness.decisions import BoolArray
 from isonomy.fairness.groups import Grouping, IntArray
 from isonomy_verify.arithmetic import down, gamma, up
+from isonomy_verify.reweighting import numbered
 
 NUMBERS = 2**20
 """Numbers held at a time while resampling."""
@@ -112,11 +113,11 @@ class Kinds:
         largest possible violation.
         """
         used = np.flatnonzero(weights > 0)  # a weight of 0 counts for nothing
-        columns = [grouping.code[used] for grouping in groupings] + [outcome[used]]
         cell = np.zeros(len(used), dtype=np.int64)
-        for column in columns:  # renumbered at every step, so that no product overflows
-            cell = np.unique(cell * (int(column.max()) + 1) + column, return_inverse=True)[1].astype(np.int64)
-        del columns
+        for code in [*(grouping.code for grouping in groupings), outcome]:
+            column = code[used]
+            cell = numbered(cell * (int(column.max()) + 1) + column)  # at every step, so that no product overflows
+        del column
         if violation is None:
             values, weight = np.unique(weights[used], return_inverse=True)
             first, self.count = np.unique(cell * len(values) + weight, return_index=True, return_counts=True)[1:]
@@ -132,13 +133,13 @@ class Kinds:
             raise DataError(f"Sampling weights must be {right}. Got {least!r}.")
         # Weight, then the weighted lower and upper violations.
         self.measures = [weight] + [weight * bound[member] for bound in violation or ()]
-        self.squares, self.largest = weight * weight, largest
+        self.largest = largest
         self.cells = member[self.starts]  # one individual of every cell, which has its groups and outcome
         self.outcome = outcome[self.cells]
 
     def totals(self) -> list[FloatArray]:
         """Return sums over every cell, (1, cells) each: people, their squared weights, then each measure."""
-        return self._summed(self.count[None], [np.ones(len(self.count)), self.squares, *self.measures])
+        return self._summed(self.count[None], [np.ones(len(self.count)), self.measures[0] ** 2, *self.measures])
 
     def resampled(self, resamples: int, rng: np.random.Generator) -> list[FloatArray]:
         """Return the totals of every resample: (resamples, cells) for each measure."""

@@ -14,8 +14,9 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -56,8 +57,8 @@ WITHHELD = (
 BLOCK = 2**20
 """Numbers written at a time."""
 
-Written = dict[str, NDArray[Any] | Assembled]
-"""Arrays of the evidence by name."""
+Written = dict[str, NDArray[Any] | Callable[[], NDArray[Any] | Assembled]]
+"""Arrays of the evidence by name; those that are made here when they are written, one after the other."""
 
 _UNRECORDED = (
     "The statement rests on who belongs together, which is not in the evidence, so that nobody could check it."
@@ -97,7 +98,8 @@ def write(
         fresh.mkdir()
         hashes, shapes, model = {}, {}, _recorded_model(certificate, alone)
         answers = [(each, each.claimed) for each in alone if each.claimed is not None]
-        for name, array in (_arrays(certificate, model) | _alone_arrays(answers)).items():
+        for name, made in (_arrays(certificate, model) | _alone_arrays(answers)).items():
+            array = made() if callable(made) else made
             shapes[name] = list(array.shape)
             hashes[f"{files.EVIDENCE}/{name}.bin"] = _write_array(fresh / f"{name}.bin", array, files.dtype_of(name))
             if redact and withheld(name):
@@ -153,8 +155,8 @@ def _alone_arrays(answers: Sequence[tuple[ChangeAlone, Individuals]]) -> Written
         pairs = change.certificate.witnesses
         parts: Written = {
             "upper": own.upper, "lower": own.lower, "decision": own.decision,
-            "counterpart": some_rows(pairs.counterpart, own.lower > 0),
-            "flip_counterpart": some_rows(pairs.flip_counterpart, own.decision == FLIPPABLE),
+            "counterpart": partial(some_rows, pairs.counterpart, own.lower > 0),
+            "flip_counterpart": partial(some_rows, pairs.flip_counterpart, own.decision == FLIPPABLE),
         }  # fmt: skip
         arrays |= {f"alone.{number}.{name}": array for name, array in parts.items()}
     return arrays
@@ -276,9 +278,9 @@ def _arrays(certificate: Certificate, model: Model) -> Written:
     profiles, points, alone = certificate.profiles, certificate.points, certificate.individuals
     assert people is not None
     still = isinstance(certificate.shift, Reweighting)  # then the claims about everybody alone are the evidence
-    mass = np.zeros(len(points.owner)) if still else certificate.moved_claims.plan.masses(weights, len(points.owner))
+    mass = None if still else certificate.moved_claims.plan.masses(weights, len(points.owner))
     # The attainable points of the claimed population, and every individual unmoved.
-    recorded = np.flatnonzero((mass > 0) | (points.cost == 0))
+    recorded = (points.cost == 0) | (False if mass is None else mass > 0)
     passes, turned, away = np.unique(profiles.source), certificate.turned_masses, certificate.turned_away
     groups: dict[str, Written] = {
         "people": {
@@ -291,25 +293,25 @@ def _arrays(certificate: Certificate, model: Model) -> Written:
             "upper": alone.upper,
             "lower": alone.lower,
             "decision": alone.decision,
-            "counterpart": some_rows(local.witnesses.counterpart, alone.lower > 0),
-            "flip_counterpart": some_rows(local.witnesses.flip_counterpart, alone.decision == FLIPPABLE),
-            **({} if still or certificate.steady is None else {"steady": certificate.radii}),
+            "counterpart": partial(some_rows, local.witnesses.counterpart, alone.lower > 0),
+            "flip_counterpart": partial(some_rows, local.witnesses.flip_counterpart, alone.decision == FLIPPABLE),
+            **({} if still or certificate.steady is None else {"steady": lambda: certificate.radii}),
         },
         "profiles": {
-            "count": np.diff(profiles.start),
+            "count": lambda: np.diff(profiles.start),
             "radius": profiles.radius,
             "value": profiles.value,
-            "pass": np.searchsorted(passes, profiles.source).astype(np.uint32),
+            "pass": lambda: np.searchsorted(passes, profiles.source).astype(np.uint32),
             "passes": passes,
             "largest": np.array([profiles.largest]),
         },
         "points": {
-            "count": np.bincount(points.owner[recorded], minlength=len(x)),
-            "person": some_rows(points.person, recorded),
-            "counterpart": some_rows(points.counterpart, recorded),
-            "cost": points.cost[recorded],
-            "value": points.value[recorded],
-            "mass": mass[recorded],
+            "count": lambda: np.bincount(points.owner[recorded], minlength=len(x)),
+            "person": partial(some_rows, points.person, recorded),
+            "counterpart": partial(some_rows, points.counterpart, recorded),
+            "cost": lambda: points.cost[recorded],
+            "value": lambda: points.value[recorded],
+            "mass": lambda: np.zeros(recorded.sum()) if mass is None else mass[recorded],
         },
         "turned": {}
         if turned is None

@@ -30,7 +30,7 @@ from isonomy_verify.individuals import CERTIFIED, FLIPPABLE
 
 KINDS = ("alone", "together", "never", "open")
 
-BLOCK = 2**14
+BLOCK = 2**12
 """Individuals run at a time."""
 
 ROWS = 20_000
