@@ -71,6 +71,7 @@ from isonomy_verify.evidence import (
     written,
 )
 from isonomy_verify.forms import Form
+from isonomy_verify.gaps import GapClaim
 from isonomy_verify.heads import Head
 from isonomy_verify.individuals import CERTIFIED, Individuals, deflated, hints_of, witnessed
 from isonomy_verify.kinds import model_of
@@ -167,6 +168,7 @@ def verify(
             check.lower()
             check.alone()
             check.features()
+            check.gaps()
             check.shifts()
             check.rest()
             if data is not None and not record.predicate["withheld"]:
@@ -562,6 +564,20 @@ class _Check:
             high, turned = own.derived(self.x, rows)
             detail = f"{len(rows):,} derived, {high:,} above their claim, {turned:,} decisions do not stand{chance}"
             found.say(f"bounds, {name}", not high and not turned, detail, status)
+
+    def gaps(self) -> None:
+        """What is claimed of all possible people when only some features may change: see
+        :mod:`isonomy_verify.gaps`."""
+        space = domain_of(self.record.text(SCHEMA), "realizable")
+        own = Similarity(self.similarity.form, self.delta, space, self.similarity.max_branches)
+        for place in range(len(self.claims.get("gaps", []))):
+            claim = GapClaim.of(self.record, place, self.model, self.head, own, self.places)
+            name, (score, output) = f"anybody, only {listed(claim.features)}", claim.upper()
+            detail = f"the score moves by at most {outward(score, 9)}, the output by {outward(output, 9)}"
+            self.found.say(name, claim.holds(score, output), detail, "proved again")
+            said = claim.said["decision"]
+            detail = "evaluated" if said is None else f"evaluated; another decision is {said}"
+            self.found.say(f"pairs, {name}", claim.attained(), detail, "proved again")
 
     def _realizable(self) -> Similarity:
         """The certificate's demand on the realizable domain, in which questions about single features are asked."""

@@ -149,7 +149,7 @@ PARTS: dict[str, Part] = {
         {"shifts": any_},
     ),
     "claims": Part(dict.fromkeys(("upper", "lower", "multiplier", "hidden", "verdict", "population", "local"), any_),
-                   {"shifts": any_, "alone": any_, "changes": any_, "hints": any_}),
+                   {"shifts": any_, "alone": any_, "gaps": any_, "changes": any_, "hints": any_}),
     "claims.local": Part(dict.fromkeys(("upper", "lower", "hidden", "verdicts", "decisions"), any_)),
     "claims.population": Part({"upper": any_, "multiplier": any_}),
     "selection": Part(
@@ -293,6 +293,7 @@ def check_document(document: Any) -> None:
     if not isinstance(predicate["arrays"], dict) or not texts(predicate["withheld"]):
         raise BadInput("The certificate is damaged: 'arrays' must be a table, and 'withheld' a list of names.")
     known = _arrays(predicate["model"]) | _alone_arrays(predicate["claims"].get("alone", []))
+    known |= _gap_arrays(predicate["claims"].get("gaps", []))
     for name in predicate["arrays"]:
         if name not in known:
             raise BadInput(f"The certificate is damaged: {quoted(name)} is no array that a certificate has.")
@@ -389,6 +390,21 @@ def _alone_arrays(said: Any) -> set[str]:
             each, "claims.alone"
         )
     return {f"alone.{number}.{name}" for number in range(len(said)) for name in ARRAYS["local"]}
+
+
+GAP = ("cuts", "columns", "trees", "first", "h", "goals", "pair", "flip", "halves", "eighths")
+"""The arrays of a gap of features: its hint, who attains it, and what shows that no decision differs."""
+
+
+def _gap_arrays(said: Any) -> set[str]:
+    """The arrays of gaps over the whole domain; refuse what is no list of such claims."""
+    if not isinstance(said, list) or len(said) > QUESTIONS:
+        raise BadInput("The certificate is damaged: 'claims.gaps' must be a list of claims.")
+    bounds = dict.fromkeys(("score_lower", "score_upper", "lower", "upper"), number)
+    for each in said:
+        decision = optional(one_of("impossible", "shown", "open"))
+        Part({"features": texts, **bounds, "decision": decision}).check(each, "claims.gaps")
+    return {f"gaps.{place}.{name}" for place in range(len(said)) for name in GAP}
 
 
 def _node_arrays(kinds: list[str]) -> set[str]:

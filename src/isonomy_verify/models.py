@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from isonomy_verify.heads import Head
 from isonomy_verify.similar import Similarity
 from isonomy_verify.text import BadInput
 from isonomy_verify.tiers import Enclosure
+
+if TYPE_CHECKING:
+    from isonomy_verify.tree_crossing import Halving
+    from isonomy_verify.tree_global import Hint
 
 PARTS = 1024
 """Parts that one decision may take."""
@@ -100,6 +104,16 @@ class Bounds(ABC):
     @abstractmethod
     def proved_decisions(self, x: Array, known: Known, wanted: Mask, parts: int = PARTS) -> Mask:
         """Which of the ``wanted`` (n,) decisions stand, each by at most this many ``parts`` of work."""
+
+    def gap(self, free: Mask, hint: Hint) -> tuple[float, float]:
+        """How far the score, and the output, of possible people moves at most by the ``free`` coordinates (m,), as a
+        hint shows; refused where a kind of model has no such bound."""
+        raise BadInput("The certificate cannot be checked: gaps over the whole domain are derived of trees only.")
+
+    def undivided(self, free: Mask, cover: Halving) -> bool:
+        """Whether no two possible people who differ in the ``free`` coordinates only are decided differently, as a
+        cover shows."""
+        return False
 
     @abstractmethod
     def reach(self, ground: Form) -> ReachBounds:

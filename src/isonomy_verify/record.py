@@ -53,7 +53,8 @@ JSON_DEPTH = 32
 
 _NAME = re.compile(r"[a-z_0-9]+(\.[a-z_0-9]+)*", re.ASCII)
 _KINDS = {
-    "<i8": "rows count inputs index roundings width coordinate category missing left right roots output owner",
+    "<i8": "rows count inputs index roundings width coordinate category missing left right roots output owner"
+    " cuts columns trees first h goals halves eighths",
     "<u4": "pass",
     "|u1": "decision kind masks",
 }

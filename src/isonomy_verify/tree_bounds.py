@@ -10,7 +10,7 @@ far; the head's steps round outward. Decisions by the largest of several outputs
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,9 +25,11 @@ from isonomy_verify.similar import Similarity
 from isonomy_verify.tiers import Enclosure
 from isonomy_verify.tree_boxes import FAR, Balls, Grid, Pieces, allowed_groups, compress, project, sums
 from isonomy_verify.tree_cells import Axis, Boxes, Cells
+from isonomy_verify.tree_crossing import Crossing, Halving, refuted
+from isonomy_verify.tree_global import Hint, bound, gap_of, pairs_of, real_gap
 from isonomy_verify.tree_reach import TreeReach
 from isonomy_verify.tree_search import Fields, largest
-from isonomy_verify.trees import Trees, margin_errors
+from isonomy_verify.trees import TreeError, Trees, margin_errors
 
 GRID_CELLS, GRID_NUMBERS = 2**17, 2**20
 """Cells of one grid, and of all grids that are held together."""
@@ -163,6 +165,44 @@ class TreeBounds(Bounds):
     def reach(self, ground: Form, every: int = 1) -> TreeReach:
         """Return bounds over everybody within a ground cost of individuals; ``every`` as of these."""
         return TreeReach(self.cells, self.head, self.similarity, ground, self.error, every)
+
+    def gap(self, free: Mask, hint: Hint) -> tuple[float, float]:
+        """Return how far score and output of a possible person move at most by the ``free`` coordinates."""
+        if len(self.cells.base) > 1:
+            raise TreeError("The trees have several scores; gaps are of two classes or one number.")
+        gap = gap_of(self.cells, self.cells.axes_of(free), 0)
+        return self.moved(bound(gap, hint)) if len(gap.fields.value) else (0.0, 0.0)
+
+    def moved(self, whole: int) -> tuple[float, float]:
+        """Return how far the score, and the output, moves at most where a sum in whole numbers moves by so much."""
+        score, end = real_gap(self.cells, whole, self.error, 0), np.full((1, 1), np.inf)
+        anywhere, move = Enclosure(-end, end), np.full((1, 1), score)
+        return score, float(self.head.gap(anywhere, anywhere, Enclosure(-move, move))[0])
+
+    def crossing(self, free: Mask, below: float | None = None, above: float | None = None) -> Crossing:
+        """Return the demand that of two possible people who agree in all but the ``free`` coordinates one may have a
+        score of ``above`` or more and the other one of ``below`` or less; without these, that their decisions may
+        differ."""
+        if below is None or above is None:
+            first = self._least(lambda at: bool(self.head.decision(at)[0] != 0))
+            last = self._least(lambda at: bool(self.head.decision(at)[0] == 1))
+        else:
+            first = self._least(lambda at: bool(at.high[0, 0] >= above))
+            last = self._least(lambda at: bool(at.low[0, 0] > below))
+        return Crossing(pairs_of(self.cells, self.cells.axes_of(free), 0, every=True), last - 1, first)
+
+    def undivided(self, free: Mask, cover: Halving) -> bool:
+        """Return whether no two of these people are decided differently, as a cover shows."""
+        return refuted(self.crossing(free), cover)
+
+    def _least(self, holds: Callable[[Enclosure], bool]) -> int:
+        """Return the least sum for which something holds that holds of all greater ones."""
+        low, high = -FAR, FAR
+        while high - low > 1:
+            whole = np.array([[(low + high) // 2]])
+            known = holds(Enclosure(*self.cells.sums.real(whole, whole, self.error)))
+            low, high = (low, int(whole[0, 0])) if known else (int(whole[0, 0]), high)
+        return high
 
     # -- exact extremes -----------------------------------------------------------------------------------
 

@@ -122,10 +122,15 @@ def _add_rows(total: Index, row: Index, gain: Index) -> None:
 
 def sharing(low: Index, high: Index, columns: Index) -> tuple[Index, Index]:
     """Return all ordered pairs of leaves, boxes from ``low`` to ``high``, that meet in the ``columns``."""
-    meets = np.ones((len(low), len(low)), dtype=bool)
-    for d in columns.tolist():
-        meets &= (low[:, None, d] <= high[None, :, d]) & (low[None, :, d] <= high[:, None, d])
-    first, second = np.nonzero(meets)
+    found, step = [], max(1, 2**24 // max(1, len(low)))
+    for start in range(0, max(1, len(low)), step):
+        some = slice(start, start + step)
+        meets = np.ones((len(low[some]), len(low)), dtype=bool)
+        for d in columns.tolist():
+            meets &= (low[some, None, d] <= high[None, :, d]) & (low[None, :, d] <= high[some, None, d])
+        i, j = np.nonzero(meets)
+        found.append((i + start, j))
+    first, second = (np.concatenate(each) for each in zip(*found, strict=True))
     return first, second
 
 

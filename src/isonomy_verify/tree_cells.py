@@ -149,6 +149,10 @@ class Cells:
             for name, part in zip(names, parts, strict=True):
                 setattr(self, name, np.concatenate([getattr(self, name), part]))
 
+    def axes_of(self, free: Mask) -> list[int]:
+        """Return the axes of coordinates (m,)."""
+        return [k for k, axis in enumerate(self.axes) if free[axis.start] or (axis.flag >= 0 and free[axis.flag])]
+
     def at(self, x: Array) -> Index:
         """Return the cells (n, axes) of people (n, m)."""
         return np.stack([axis.cell(x) for axis in self.axes], axis=1) if self.axes else np.zeros((len(x), 0), int)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from isonomy_verify.tree_boxes import FAR, Pieces, compress, sums
 
 LIMIT = 2.0**61
 """Sizes of all values together that may be added up."""
+
+HELD = 2**27
+"""Numbers that parts may hold while their halves wait, a gibibyte: then the search ends, with the bound it has."""
 
 OFTEN, SELDOM = 30, 10
 """Parts in which a cell is looked for that attains more: the first, and later one of this many."""
@@ -66,10 +69,24 @@ class Found(NamedTuple):
 class Part:
     """A box with the pieces that meet it, cells renumbered to those that pieces tell apart; ``h`` for each axis."""
 
-    def __init__(self, fields: Fields, low: Index, high: Index, h: dict[int, tuple[Index, Index, Index]]) -> None:
-        """``h``: of an axis the trees that look along it, first cells in the numbers of ``low``, and values."""
+    def __init__(
+        self,
+        source: Fields,
+        low: Index,
+        high: Index,
+        h: dict[int, tuple[Index, Index, Index]],
+        rows: Index | None = None,
+    ) -> None:
+        """``h``: of an axis the trees that look along it, first cells in the numbers of ``low``, and values; ``rows``:
+        which pieces of the ``source`` meet the box, by default all, which lie in it."""
         self.box = low, high
-        self.fields = Fields(fields.tree, np.maximum(fields.low, low), np.minimum(fields.high, high), fields.value)
+        self.waiting = 0  # halves that are still to be made
+        self.source, self.rows = source, np.arange(len(source.tree), dtype=np.int32) if rows is None else rows
+        self.fields = fields = source if rows is None else source.of(rows)
+        if rows is not None:
+            ends = low.astype(fields.low.dtype), high.astype(fields.low.dtype)
+            clipped = np.maximum(fields.low, ends[0]), np.minimum(fields.high, ends[1])
+            self.fields = fields._replace(low=clipped[0], high=clipped[1])
         tree = fields.tree
         self.begin = np.flatnonzero(np.append(True, tree[1:] != tree[:-1]))
         self.trees = tree[self.begin]
@@ -100,6 +117,11 @@ class Part:
     def cells(self) -> float:
         """Return the number of cells."""
         return float(np.prod([float(len(line.first)) for line in self.lines]))
+
+    @property
+    def held(self) -> int:
+        """Return how many numbers wait with a part that was shed."""
+        return len(self.rows) // 2 + sum(line.h.size for line in self.lines)
 
     def bound(self) -> int:
         """Return the bound with the present ``h``."""
@@ -140,20 +162,22 @@ class Part:
 
     def shed(self) -> None:
         """Forget all that halves do not need: many parts wait for theirs."""
-        self.worth = self.worth[:0].copy()
+        self.worth, self.index, self.fields = self.worth[:0].copy(), self.index[:0].copy(), self.source
         for line in self.lines:
             for name in ("rows", "row", "low", "high", "one", "two", "reach", "total"):
                 setattr(line, name, line.first[:0].copy())
 
-    def half(self, axis: int, cell: int, upper: bool) -> Part:
-        """Return the part above or up to a cell."""
+    def half(self, axis: int, cell: int, upper: bool, other: Fields | None = None) -> Part:
+        """Return the part above or up to a cell; with ``other`` values of the same pieces it begins with no ``h``."""
         low, high = self.box[0].copy(), self.box[1].copy()
         if upper:
             low[axis] = cell + 1
         else:
             high[axis] = cell
-        meets = (self.fields.high[:, axis] >= low[axis]) & (self.fields.low[:, axis] <= high[axis])
-        return Part(self.fields.of(meets), low, high, self.known)
+        source, rows = self.source, self.rows
+        meets = (source.high[rows, axis] >= low[axis]) & (source.low[rows, axis] <= high[axis])
+        known = self.known if other is None else {}
+        return Part(source if other is None else other, low, high, known, rows[meets])
 
 
 class Line:
@@ -174,8 +198,9 @@ class Line:
         self.trees = np.flatnonzero(looks)
         place = np.full(len(part.begin), -1)
         place[self.trees] = np.arange(len(self.trees))
-        self.rows = np.flatnonzero(looks[part.index])
-        self.row, self.low, self.high = place[part.index[self.rows]], a[self.rows], b[self.rows]
+        rows = np.flatnonzero(looks[part.index])
+        sides = rows, place[part.index[rows]], a[rows], b[rows]
+        self.rows, self.row, self.low, self.high = (side.astype(np.int32) for side in sides)
         shape = len(self.trees), len(first)
         self.h = np.zeros(shape, dtype=np.int64)
         if known is not None:
@@ -188,8 +213,10 @@ class Line:
         # Range maxima by a table of powers of two: cells a to b are two runs of 2^j.
         power = np.frexp((self.high - self.low + 1).astype(np.float64))[1] - 1
         self.levels = int(power.max(initial=0)) + 1
-        start = (power * shape[0] + self.row) * shape[1]
-        self.one, self.two = start + self.low, start + self.high - (1 << power) + 1
+        start = (power.astype(np.int64) * shape[0] + self.row) * shape[1]
+        kind: Any = np.int32 if self.levels * self.h.size < 2**31 else np.int64
+        self.one = (start + self.low).astype(kind)
+        self.two = (start + self.high - (1 << power) + 1).astype(kind)
         self.total = np.zeros(len(first), dtype=np.int64)
         self.size = self._size()
         self.reach = self._reach()
@@ -277,11 +304,21 @@ def everything(first: list[Index], last: list[Index]) -> Mask | None:
 
 
 def largest(
-    fields: Fields, low: Index, high: Index, kept: Kept, small: int, parts: int, sweeps: tuple[int, int] = (20, 3)
+    fields: Fields,
+    low: Index,
+    high: Index,
+    kept: Kept,
+    small: int,
+    parts: int,
+    sweeps: tuple[int, int] = (20, 3),
+    stop: Callable[[], bool] = lambda: False,
+    work: float = np.inf,
 ) -> Found:
     """Return bounds of the greatest sum over the cells from ``low`` to ``high`` that are ``kept``, in this many parts.
 
-    Parts of at most ``small`` cells are summed up on a grid.
+    Parts of at most ``small`` cells are summed up on a grid. The search ends sooner where parts that wait hold more
+    than :data:`HELD` numbers, after ``work`` pieces of all parts together, or where it is asked to ``stop``; bounds
+    hold whenever it ends.
     """
 
     def counts(first: Index, last: Index) -> bool:
@@ -296,20 +333,23 @@ def largest(
     root, aim = Part(fields, low, high, {}), lower if lower > -FAR else 0
     cuts: list[tuple[int, int, int, bool]] = []
     heap = [(-root.diffuse(sweeps[0], lower, aim), 0, root, -1)]
-    used = 0
+    used = held = 0
     while heap:
         bound, name, part, cut = heapq.heappop(heap)
         upper = -bound
-        if upper <= lower or used >= parts:
+        if upper <= lower or used >= parts or held > HELD or work < 0 or (used and stop()):
             return Found(max(upper, lower), lower, first, last, used, cuts, root, aim)
         used += 1
         if cut >= 0:
+            part.waiting -= 1
+            held -= 0 if part.waiting else part.held
             part = part.half(*cuts[cut][1:])
             if not counts(*part.box):
                 continue
             upper = min(upper, part.diffuse(sweeps[1], lower, aim))
             if upper <= lower:
                 continue
+        work -= len(part.rows)
         if part.cells <= small:
             value, a, b = grid_of(part, kept)
             if value > lower:
@@ -321,6 +361,7 @@ def largest(
                 lower, first, last = value, at, at
         axis, cell = part.cut()
         part.shed()
+        part.waiting, held = 2, held + part.held
         for side in (False, True):
             cuts.append((name, axis, cell, side))
             heapq.heappush(heap, (-upper, len(cuts), part, len(cuts) - 1))

@@ -21,6 +21,10 @@ from isonomy.auditing import asking
 from isonomy.cli import main
 from isonomy.errors import IsonomyError
 from isonomy.loading import open_source
+from isonomy.report.facts import facts_of
+from isonomy.report.terminal import to_terminal
+from isonomy.report.text import to_json, to_markdown
+from isonomy_verify import verify
 
 xgboost = pytest.importorskip("xgboost")
 
@@ -261,3 +265,38 @@ def test_the_command_asks_the_same(
     assert main(words) == 2 and "was edited" in capsys.readouterr().err
     assert main(["audit", "out/question/audit.toml", "--out", "out"]) == 0 and "tolerance = 3" in schema.read_text()
     assert main(["audit", "--label", "approved"]) == 2 and main(["audit", "people.csv", "model.json", "extra"]) == 2
+
+
+def test_anybody_at_all_is_judged_on_request(
+    people: pd.DataFrame, boosted: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A row on the page, the terminal, in Markdown and JSON, of what the certificate claims and a stranger derives."""
+    table = typed(people[COLUMNS]).assign(approved=people["approved"])
+    audit = isonomy.audit(boosted, table, everywhere=True, **ASKED, **QUIET)
+    (gap,) = audit.findings.gaps
+    assert gap.features == ("sex",) and gap.decision == "shown" and gap.upper >= gap.lower > 0
+    path = audit.save(tmp_path / "one")
+    facts = facts_of(audit.findings)
+    assert verify(path).accepted and to_json(facts)["everywhere"] == [gap.claim()]
+    shown = to_markdown(facts), "\n".join(map(str, to_terminal(facts))), (tmp_path / "one" / "report.html").read_text()
+    assert all("For anybody at all" in text for text in shown)
+    assert "everywhere" not in to_json(facts_of(isonomy.audit(boosted, table, **ASKED, **QUIET).findings))
+    columns = make_column_transformer((OneHotEncoder(), ["sex", "town"]), (StandardScaler(), ["age", "income"]))
+    network = make_pipeline(columns, LogisticRegression()).fit(people[COLUMNS], people["approved"])
+    with pytest.raises(IsonomyError, match="gap"):
+        isonomy.audit(network, people[[*COLUMNS, "approved"]], everywhere=True, **ASKED, **QUIET)
+    people.to_csv(tmp_path / "people.csv", index=False)
+    boosted.get_booster().save_model(tmp_path / "model.json")
+    asked = [
+        "--label",
+        "approved",
+        "--protected",
+        "sex",
+        "--out",
+        str(tmp_path / "two"),
+        "--everywhere",
+        "--ignore",
+        "applicant_id",
+    ]
+    main(["audit", str(tmp_path / "people.csv"), str(tmp_path / "model.json"), *asked])
+    assert "For anybody at all" in capsys.readouterr().out

@@ -237,7 +237,7 @@ def test_other_domains_are_refused(domain: Any) -> None:
     model = Enumeration(score, SCHEMA)
     with pytest.raises(UnsupportedOperationError, match=f"has no bounds on the {domain} domain"):
         certify_local(model, PEOPLE.with_domain(domain), Counterparts.of(SCHEMA), **QUIET)
-    with pytest.raises(UnsupportedOperationError, match="certify_everywhere knows networks only"):
+    with pytest.raises(UnsupportedOperationError, match="certify_everywhere knows networks and tree ensembles"):
         certify_everywhere(model, Counterparts.of(SCHEMA), 1.0, SCHEMA, progress=None)
 
 

@@ -18,7 +18,8 @@ KERNEL = Path(isonomy_verify.__file__).parent
 PAGE = Path(__file__).parents[2] / "docs" / "kernel.md"
 PARTS = ("Premises", "Arguments", "Conclusion", "Side condition", "Because", "In")
 BESIDE = {
-    "alone", "asked", "behind", "check", "claims", "definitions", "evidence", "individuals", "kinds", "layout",
+    "alone", "asked", "behind", "check", "claims", "definitions", "evidence", "gaps", "individuals", "kinds",
+    "layout",
     "record", "selection", "text",
 }  # fmt: skip
 """Modules that read files, compare claims or say results in words; all others prove."""

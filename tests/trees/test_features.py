@@ -43,7 +43,11 @@ def test_a_gap_holds_for_everybody_and_is_attained(kind: str) -> None:
     assert scores[0] - scores[1] == pytest.approx(gap.lower, abs=1e-9)
     differs = gap.frame()["higher"].map(str) != gap.frame()["lower"].map(str)
     assert list(gap.frame().index[differs]) == ["sex"] and "sex" in str(gap)
-    assert gap.excludes(0, gap.score_upper * 1.001) and not gap.excludes(0, gap.score_lower)
+    assert gap.across(0, gap.score_upper * 1.001).answer == "impossible"
+    shown = gap.across(float(raw(scores[1])) + 1e-6, float(raw(scores[0])) - 1e-6)
+    assert shown.answer == "shown" and (model(shown.pair)[:, 1] - scores)[0] > -1e-5  # type: ignore[operator]
+    flips = ((low < 0.5) & (high >= 0.5)).any()
+    assert gap.decision == "shown" or not flips
     few = isonomy.certify_features(model, who.schema, ["sex", "age"], parts=0)  # type: ignore[arg-type]
     assert few.score_upper >= gap.score_lower and few.features == ("sex", "age")
 
@@ -96,3 +100,22 @@ def test_what_has_no_gap_is_refused() -> None:
     ):
         with pytest.raises(IsonomyError, match=word):
             call()
+
+
+@pytest.mark.parametrize("kind", ["xgboost", "forest"])
+def test_everywhere_answers_by_the_gap(kind: str) -> None:
+    """One entry for networks and trees: the same words, bounds that hold for all, and refusals that say what to ask."""
+    who, model, low, high = everything(kind, ["sex"])
+    free = np.zeros(who.schema.width, dtype=bool)
+    free[who.schema.slices["sex"]] = True
+    sex = isonomy.Counterparts(np.zeros(len(free)), free)
+    certificate = isonomy.certify_everywhere(model, sex, 1.0, who.schema, epsilon=1.0, progress=None)  # type: ignore[arg-type]
+    gap = isonomy.certify_features(model, who.schema, "sex")  # type: ignore[arg-type]
+    assert (high - low).max() <= certificate.upper + 1e-12 and certificate.upper == pytest.approx(gap.upper)
+    assert certificate.lower == gap.lower and certificate.verdict == "certified" and certificate.decided == 1
+    x, y = certificate.witness.individual, certificate.witness.counterpart
+    assert abs(model(x) - model(y)).max() == pytest.approx(certificate.lower) and "between" in str(certificate)  # type: ignore[operator]
+    none = isonomy.certify_everywhere(model, sex, 1.0, who, time_limit=0, progress=None)  # type: ignore[arg-type]
+    assert none.upper >= certificate.lower and none.verdict == "none"
+    with pytest.raises(IsonomyError, match="without tolerances"):
+        isonomy.certify_everywhere(model, isonomy.WeightedLp(np.ones(len(free))), 0.1, who.schema)  # type: ignore[arg-type]

@@ -20,6 +20,7 @@ import isonomy
 from isonomy import records
 from isonomy.attacks import AttackBudget
 from isonomy.auditing.inputs import train_small
+from isonomy.certificates.features import whole_domain_gaps
 from isonomy.certificates.shifts import shift_of as library_shift
 from isonomy.datasets import load_population
 from isonomy.population.toml import write_key, write_table
@@ -93,7 +94,7 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = honest.trees(rng, people.schema, 1, "sigmoid", count=12)
     metric, options = isonomy.Counterparts.of(people.schema), {"arithmetic": "float32", "progress": None}
     found = isonomy.certify(model, people.test.sample(24), metric, 1.0, 0.0, epsilon=0.9, decide=True, **options)
-    records.write(directory, found)
+    records.write(directory, found, gaps=whole_domain_gaps(found.problem, True))
     return directory
 
 

@@ -57,6 +57,7 @@ class AuditKeywords(TypedDict, total=False):
     trees: str | int
     as_read: bool
     no_search: bool
+    everywhere: bool
     redact: bool
     key: str
     name: str
@@ -93,10 +94,10 @@ def audit(
 
     Every row is audited unless ``limit`` says otherwise. ``shift``, ``gamma``, ``order``, ``ground``, ``part``,
     ``epsilon``, ``delta``, ``confidence``, ``domain``, ``tier``, ``held_out``, ``seed``, ``unknown``, ``head``,
-    ``output``, ``activation``, ``reads``, ``trees``, ``as_read``, ``no_search``, ``redact``, ``key``, ``name``
-    and ``noun`` are those of ``isonomy audit``. ``plan`` asks what a file asked: an ``audit.toml``, or its keys as a
-    dictionary, with its own model and table where none are given; it may stand first, too. Nothing is written but
-    finished chunks, to the folder ``work``; ``progress`` is called with the rows done and in all.
+    ``output``, ``activation``, ``reads``, ``trees``, ``as_read``, ``no_search``, ``everywhere``, ``redact``, ``key``,
+    ``name`` and ``noun`` are those of ``isonomy audit``. ``plan`` asks what a file asked: an ``audit.toml``, or its
+    keys as a dictionary, with its own model and table where none are given; it may stand first, too. Nothing is written
+    but finished chunks, to the folder ``work``; ``progress`` is called with the rows done and in all.
     """
     check_keywords("audit", keywords, AuditKeywords)
     if frame is None and _is_plan(source):

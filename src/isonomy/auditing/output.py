@@ -84,7 +84,7 @@ def write(
         write_record(
             staging, findings.certificate, sources=findings.sources, created=findings.created,
             redact=findings.redacted, key=None if key is None else Path(key), beside=RENDERED,
-            table=findings.table, alone=findings.questions,
+            table=findings.table, alone=findings.questions, gaps=findings.gaps,
         )  # fmt: skip
         if work is not None:
             for name in RESUMABLE:

@@ -20,6 +20,8 @@ from isonomy.auditing.plan import Plan
 from isonomy.certificates.alone import change_held, changes_alone, questions
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.certify import certify
+from isonomy.certificates.features import whole_domain_gaps
+from isonomy.certificates.gaps import FeatureGap
 from isonomy.certificates.options import CHUNK
 from isonomy.certificates.part import Part
 from isonomy.certificates.protocol import Shift
@@ -31,6 +33,7 @@ from isonomy.fairness import GroupFairness, group_fairness, scores
 from isonomy.fairness.reading import OtherReading, better_reading
 from isonomy.population import PeopleSource, Population
 from isonomy.population.outcome import favourable_places
+from isonomy.problem import Problem
 from isonomy.progress import Progress
 from isonomy.report.findings import Findings, ObservedShift
 from isonomy.report.groups import unnamed_outcome
@@ -71,6 +74,12 @@ def run(
             f"'{inputs.model.name}' is probably read the wrong way round: {other}. {_remedy(plan, inputs, other)}, "
             "or say --as-read (as_read = true) to audit it as it is read."
         )
+    gaps: tuple[FeatureGap, ...] = ()
+    if plan.everywhere:
+        announce("Bounding the whole domain")
+        good, cut, schema = plan.favourable or None, plan.threshold, inputs.schema
+        problem = Problem.of(inputs.model, inputs.metric, plan.delta, schema=schema, favourable=good, threshold=cut)
+        gaps = whole_domain_gaps(problem)
     announce("Bounding people and populations")
     certificate = certify(
         inputs.model, source, **_question(plan, inputs), domain=plan.domain, epsilon=plan.epsilon,
@@ -94,6 +103,7 @@ def run(
         group_refusal=refusal,
         alone=changes_alone(certificate, asked, work),
         held=change_held(certificate, protected, work),
+        gaps=gaps,
         shifts_asked=bool(plan.shift),
         shifts=tuple(
             ObservedShift(name, wasserstein(people, other, order=plan.order, ground=inputs.ground, seed=plan.seed))

@@ -164,6 +164,10 @@ class Plan:
     purpose: str | None = RESULTS(None, "What the model is for, as the report is to say it.", example="Consumer loans")
     noun: str = RESULTS("people", "For the people of the table, in sentences: such as applicants or patients.", _PLURAL)
     out: str | None = RESULTS(None, "The directory to write. Default: audit-NAME.", path=True)
+    everywhere: bool = RESULTS(
+        False, "Also judge all possible people, not only the table's: do protected attributes alone change anybody's "
+        "decision, and by how much at most? For tree ensembles.",
+    )  # fmt: skip
     redact: bool = RESULTS(False, "Keep people's rows out of what is written; it is not anonymous.")
     key: str | None = RESULTS(None, "A private key with which to sign the certificate.", path=True)
     engine: Literal["local", "dask"] | None = LARGE(

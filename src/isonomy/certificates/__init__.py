@@ -5,7 +5,8 @@ from isonomy.certificates.certify import certify
 from isonomy.certificates.composed import Composed as Composed  # what & of two shifts means
 from isonomy.certificates.drift import Drift
 from isonomy.certificates.everywhere import GlobalCertificate, certify_everywhere
-from isonomy.certificates.features import FeatureGap, FeatureShare, certify_features, feature_share
+from isonomy.certificates.features import FeatureShare, certify_features, feature_share
+from isonomy.certificates.gaps import Across, FeatureGap
 from isonomy.certificates.local import LocalCertificate, certify_local
 from isonomy.certificates.marginals import Marginals
 from isonomy.certificates.mix import Mix
@@ -15,6 +16,7 @@ from isonomy.certificates.stability import Stability
 from isonomy.certificates.transport import Transport
 
 __all__ = [
+    "Across",
     "Certificate",
     "Drift",
     "FeatureGap",

@@ -2,7 +2,8 @@
 
 Problem: ``sup { max_c |f_c(x) − f_c(y)| : x, y in X, d(x, y) ≤ δ }``, for small networks. Branch and bound over pairs
 (:mod:`isonomy_verify.cutting`): the pair of boxes with the largest bound is cut, people in the most promising parts are
-attacked (:mod:`isonomy.attacks`), until bounds and finds meet or time or parts are used up.
+attacked (:mod:`isonomy.attacks`), until bounds and finds meet or time or parts are used up. Of tree ensembles it is the
+gap of features that take any value, everything else equal (:class:`isonomy.certificates.gaps.FeatureGap`).
 
 **Soundness.** ``upper`` is the largest bound of the parts, which cover all similar pairs of the domain whenever the
 search stops; ``lower`` is attained by a pair that was checked and evaluated again.
@@ -23,7 +24,7 @@ from isonomy.brief import brief
 from isonomy.certificates.certificate import judge
 from isonomy.certificates.consistency import compare_means
 from isonomy.certificates.local import Arithmetic, Witnesses
-from isonomy.certificates.protocol import tier_for
+from isonomy.certificates.protocol import Tier, tier_for
 from isonomy.errors import ParameterError, template
 from isonomy.given import choice, whole
 from isonomy.model import Model
@@ -36,6 +37,7 @@ from isonomy.search import Limits, checked_limits
 from isonomy.search.pairs import people_in, snapped_members
 from isonomy.similarity.metric import Metric, checked_delta
 from isonomy_verify.cutting import Parts
+from isonomy_verify.tree_global import CUTS
 
 SAMPLE = 256
 """People attacked before the search begins, as far as the time allows."""
@@ -109,10 +111,12 @@ def certify_everywhere(
     """Bound from above and from below the largest difference between the outputs of ``model`` for two individuals of
     ``domain`` within ``delta`` of each other in the ``metric``.
 
-    ``domain`` needs a finite range for every coordinate; a :class:`Schema` or :class:`Population` brings its own, and
-    the witness is then shown in raw units. The search stops when ``upper - lower <= gap``, with ``epsilon`` at a
-    verdict (``upper <= epsilon`` or ``lower > epsilon``), after ``time_limit`` seconds, or when ``max_nodes`` parts
-    were bounded (``None``: no limit; the cut that reaches it is finished). The bounds hold at any time. Without a time
+    Of a tree ensemble similar people must be equal but for features that take any value (:class:`Counterparts` without
+    tolerances), and ``decided`` is all or nothing. ``domain`` needs a finite range for every coordinate; a
+    :class:`Schema` or :class:`Population` brings its own, and the witness is then shown in raw units. The search stops
+    when ``upper - lower <= gap``, with ``epsilon`` at a verdict (``upper <= epsilon`` or ``lower > epsilon``), after
+    ``time_limit`` seconds, or when ``max_nodes`` parts were bounded (``None``: no limit; the cut that reaches it is
+    finished). The bounds hold at any time. Without a time
     limit the same question has the same answer, bit for bit; ``seed`` draws the first sample. ``arithmetic`` is as
     for :func:`isonomy.certify_local`; ``progress`` is called with the share of the domain that is decided.
     """
@@ -122,8 +126,11 @@ def certify_everywhere(
     seed = whole("seed", seed)
     problem = _problem(model, metric, checked_delta(delta), domain)
     deadline = began + limits.seconds
+    tier = tier_for(replace(problem, outcome=NO_OUTCOME), "tight", arithmetic == "float32")  # of any decision
     with one_thread(), shown("Certifying everywhere", progress) as tick:
-        search = _PairSearch(problem, limits, arithmetic == "float32", seed, deadline)
+        if tier.has_gap:
+            return _by_gap(tier, problem, limits, deadline, arithmetic)
+        search = _PairSearch(problem, limits, tier, seed, deadline)
         while search.can_continue and time.monotonic() < deadline:
             search.round()
             tick(int(1000 * search.closed_share), 1000)
@@ -152,12 +159,26 @@ def _problem(model: Model, metric: Metric, delta: float, domain: Domain | Schema
     return Problem.of(model, metric, delta, space, schema)
 
 
+def _by_gap(tier: Tier, problem: Problem, limits: Limits, deadline: float, arithmetic: str) -> GlobalCertificate:
+    """Return the certificate of a gap of features; of single parts of the domain nothing is known."""
+    began = time.monotonic()
+    gap = tier.gap(int(min(limits.nodes, CUTS)), deadline)
+    pair = np.zeros((0, problem.domain.width)) if gap.pair is None else gap.pair
+    x, y = pair[:1], pair[1:]
+    witness = Witnesses(x, y, np.full(len(x), gap.lower), np.zeros(len(x), dtype=bool), x, problem)
+    decided = gap.upper <= (gap.lower + limits.gap if limits.epsilon is None else limits.epsilon)
+    return GlobalCertificate(
+        gap.upper, gap.lower, float(decided), witness, limits.epsilon, limits.gap, problem.delta, gap.parts,
+        time.monotonic() - began, arithmetic, problem,
+    )  # fmt: skip
+
+
 class _PairSearch:
     """Branch and bound over pairs: open parts by their bounds, and the tree of all parts for the decided share."""
 
-    def __init__(self, problem: Problem, limits: Limits, float32_run: bool, seed: int, deadline: float) -> None:
+    def __init__(self, problem: Problem, limits: Limits, tier: Tier, seed: int, deadline: float) -> None:
         self.problem, self.limits = problem, limits
-        self.tier = tier_for(replace(problem, outcome=NO_OUTCOME), "tight", float32_run)  # of any decision
+        self.tier = tier
         self.cutting, self.head = self.tier.pairs(), self.tier.head
         self.rng = np.random.default_rng(seed)
         self.lower, none = 0.0, np.zeros((0, problem.domain.width))

@@ -2,92 +2,44 @@
 
 Problem: the greatest ``F(x, a) − F(x, b)`` over all other features ``x`` of the domain and all values ``a``, ``b`` of
 some features, ``F`` the raw score. It is found by branch and bound (:mod:`isonomy.search.trees`), and proved by a hint
-that the kernel derives the bound from (:mod:`isonomy_verify.tree_global`).
+that the kernel derives the bound from (:mod:`isonomy_verify.tree_global`). A record holds the hint, so that a stranger
+derives the same (:mod:`isonomy_verify.gaps`).
 
 **Soundness.** ``upper`` is what the kernel derives, the rounding of leaves charged to both runs; ``lower`` is the
-difference of the enclosures of a pair in the domain. A sigmoid's change is at most ``tanh(D / 4)`` where its argument
-changes by ``D``: it is largest where both arguments lie evenly around 0. Of a drawn person the extremes over the
-features are those of all cells; who is not settled counts on both sides. Bounds of a share are Clopper's and Pearson's,
-for draws by the law that is named, and say nothing of another law.
+difference of the enclosures of a pair in the domain. The output's change follows from the score's by the head. Of a
+drawn person the extremes over the features are those of all cells; who is not settled counts on both sides. Bounds of a
+share are Clopper's and Pearson's, for draws by the law that is named, and say nothing of another law.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray, at_least, at_most
 from isonomy.brief import brief
+from isonomy.certificates.alone import alone_problem, questions
+from isonomy.certificates.gaps import FeatureGap
+from isonomy.certificates.options import Arithmetic
 from isonomy.certificates.protocol import tier_for
 from isonomy.certificates.tree_tier import TreeTier
 from isonomy.confidence import share_bounds
-from isonomy.errors import ParameterError, UnsupportedOperationError, template
-from isonomy.given import FINITE, choice, instance, number, whole
+from isonomy.errors import ParameterError, template
+from isonomy.given import choice, instance, number, whole
 from isonomy.model import Model
 from isonomy.population import Population, Schema
 from isonomy.problem import Problem
-from isonomy.search.trees import PARTS, find_gap
+from isonomy.search.trees import PARTS
 from isonomy.similarity import Counterparts
 from isonomy_verify.tiers import Enclosure
-from isonomy_verify.tree_global import Hint, real_gap
 
 Law = Literal["people", "independent"]
 _LAWS = {"people": "of these people, by their weights", "independent": "of these people, each feature drawn by itself"}
 _ROWS = 4096
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureGap:
-    """Bounds, proved and attained, of how far some features alone can move the raw score of a person of the domain.
-
-    ``score_upper`` and ``score_lower`` are of the raw score (log odds of two classes), ``upper`` bounds the change of
-    the output. ``pair`` (2, m) attains ``score_lower``, the higher score first, and changes the output by ``lower``.
-    """
-
-    features: tuple[str, ...]
-    score_upper: float
-    score_lower: float
-    upper: float
-    lower: float
-    parts: int
-    pair: FloatArray | None
-    hint: Hint = field(repr=False)
-    problem: Problem = field(repr=False)
-
-    __repr__ = brief
-
-    @property
-    def exact(self) -> bool:
-        """Return whether both sides of the score meet, but for roundings."""
-        return self.score_upper - self.score_lower <= 1e-9 * (1 + abs(self.score_upper))
-
-    def frame(self) -> pd.DataFrame:
-        """Return the pair side by side in raw units; empty where the features change nothing."""
-        if self.pair is None:
-            return pd.DataFrame()
-        table = self.problem.raw(self.pair)
-        table.index = pd.Index(["higher", "lower"])
-        return table.T
-
-    def excludes(self, below: float, above: float) -> bool:
-        """Return whether no raw score goes from ``below`` or less to ``above`` or more by these features alone."""
-        apart = number("above", above, "a number", -FINITE) - number("below", below, "a number", -FINITE)
-        return self.score_upper < float(np.nextafter(apart, -np.inf))
-
-    def __str__(self) -> str:
-        if self.score_upper == 0:
-            return f"{' and '.join(self.features)}: nobody's output depends on it."
-        return (
-            f"{' and '.join(self.features)}: the raw score of nobody in the domain moves by more than "
-            f"{at_most(self.score_upper, 4)}, that of somebody by {at_least(self.score_lower, 4)}; an output by at "
-            f"most {at_most(self.upper, 4)}, found {at_least(self.lower, 4)}."
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,29 +70,40 @@ class FeatureShare:
 
 
 def certify_features(
-    model: Model, schema: Schema, features: str | Sequence[str] | None = None, *, parts: int = PARTS
+    model: Model,
+    schema: Schema,
+    features: str | Sequence[str] | None = None,
+    *,
+    parts: int = PARTS,
+    arithmetic: Arithmetic = "float64",
 ) -> FeatureGap:
     """Bound from above and from below how far some ``features`` alone can move the score of any person in the domain of
     a ``schema``; by default all protected ones together.
 
     ``model`` is a tree ensemble of two classes or of a number. The domain is cut into at most this many ``parts``;
-    bounds hold for any number of them.
+    bounds hold for any number of them. With ``arithmetic="float32"`` they hold for the library's own sums, too.
     """
-    names, tier = _tier(model, schema, features)
-    cells = tier.kernel.cells
-    places = {j for name in names for j in range(*schema.slices[name].indices(schema.width))}
-    axes = [k for k, axis in enumerate(cells.axes) if axis.start in places or axis.flag in places]
-    result = find_gap(cells, axes, 0, whole("parts", parts))
-    nothing = not len(result.gap.fields.value)
-    most = 0.0 if nothing else real_gap(cells, result.upper, tier.kernel.error, 0)
-    least = change = 0.0
-    pair = None if result.pair is None else tier.problem.domain.filled(result.pair)
-    if pair is not None and tier.problem.domain.contains(pair).all():
-        at = tier.kernel.enclose(pair)
-        least = max(0.0, float(np.nextafter(at.low[0, 0] - at.high[1, 0], -np.inf)))
-        one, other = (Enclosure(at.low[i : i + 1], at.high[i : i + 1]) for i in (0, 1))
-        change = float(tier.head.attained(one, other)[0])
-    return FeatureGap(names, most, least, _changed(tier, most), change, result.parts, pair, result.hint, tier.problem)
+    choice("arithmetic", arithmetic, Arithmetic)
+    names = _names(schema, features)
+    gap = gap_of_features(_problem(model, schema, names), whole("parts", parts), arithmetic == "float32")
+    return replace(gap, features=names)
+
+
+def gap_of_features(problem: Problem, parts: int = PARTS, float32_run: bool = False) -> FeatureGap:
+    """Bound the gap of a problem in which similar people differ by any possible values of some features, and are equal
+    otherwise."""
+    return tier_for(problem, float32=float32_run).gap(parts)
+
+
+def whole_domain_gaps(problem: Problem, float32_run: bool = False) -> tuple[FeatureGap, ...]:
+    """Return the gaps, over the whole domain, of the protected features of a problem that the model reads: together,
+    and of each."""
+    schema = problem.schema
+    assert schema is not None
+    asked = [
+        each for each in questions(schema, problem.model.read_features(schema)) if set(each) <= set(schema.protected)
+    ]
+    return tuple(gap_of_features(alone_problem(problem, each), float32_run=float32_run) for each in asked)
 
 
 def feature_share(
@@ -166,7 +129,8 @@ def feature_share(
     choice("law", law, Law)
     confidence = number("confidence", confidence, "a number between 0 and 1", 0.0, 1.0, strict=True)
     draws, rng = whole("draws", draws, 1), np.random.default_rng(whole("seed", seed))
-    names, tier = _tier(model, people.schema, features)
+    names = _names(people.schema, features)
+    tier = _tier(_problem(model, people.schema, names))
     label, chance = tier.problem.outcome, people.weights / people.weights.sum()
     cut = label.threshold if label.threshold is not None else None if label.regression else 0.5
     if cut is not None and label.threshold is not None and label.favourable == label.classes[:1] and label.classes:
@@ -196,32 +160,29 @@ def feature_share(
     return FeatureShare(names, low, high, shown, unknown, draws, law, confidence, witness)
 
 
-def _tier(model: Model, schema: Schema, features: str | Sequence[str] | None) -> tuple[tuple[str, ...], TreeTier]:
-    """Return the features, and the tier of people who differ in nothing else."""
-    instance("model", model, Model, "a model, as isonomy.load_model(source, schema) gives")
+def _names(schema: Schema, features: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of features that are asked about."""
     instance("schema", schema, Schema, "a Schema")
     names = tuple(schema.protected if features is None else (features,) if isinstance(features, str) else features)
     if not names or any(name not in schema.slices for name in names):
         raise ParameterError(template("features", f"some of {', '.join(map(repr, schema.slices))}", features))
-    free = np.zeros(schema.width, dtype=bool)
-    for name in names:
-        free[schema.slices[name]] = True
-    problem = Problem.of(model, Counterparts(np.zeros(schema.width), free), 1.0, schema=schema)
+    return names
+
+
+def _problem(model: Model, schema: Schema, names: tuple[str, ...]) -> Problem:
+    """Return the problem of people who differ in nothing but some features."""
+    instance("model", model, Model, "a model, as isonomy.load_model(source, schema) gives")
+    metric = Counterparts(np.zeros(schema.width), np.zeros(schema.width, dtype=bool))
+    return alone_problem(Problem.of(model, metric, 1.0, schema=schema), names)
+
+
+def _tier(problem: Problem) -> TreeTier:
+    """Return the tier of tree ensembles with one score; others have no shares."""
     tier = tier_for(problem)
     if not isinstance(tier, TreeTier):
-        raise problem.model.unsupported("gap of features over the whole domain: tree ensembles have")
-    if len(tier.kernel.cells.base) > 1:
-        raise UnsupportedOperationError(f"'{model.name}' has several scores; gaps are of two classes or one number.")
-    return names, tier
-
-
-def _changed(tier: TreeTier, score: float) -> float:
-    """Return how far the output changes at most where the score moves by so much."""
-    if tier.head.kind == "regression":
-        return score
-    if tier.head.kind == "probability":
-        return min(1.0, score)
-    return min(1.0, math.tanh(score / 4) * (1 + 1e-12))
+        raise problem.model.unsupported("share of people for whom features decide: tree ensembles have")
+    tier.one_score()
+    return tier
 
 
 def _decides(tier: TreeTier, x: FloatArray, below: float, above: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

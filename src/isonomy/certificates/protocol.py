@@ -7,6 +7,7 @@ error that names it. ``tests/contracts`` has a suite for each interface, which a
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from isonomy.attacks import AttackBudget, Finds
     from isonomy.certificates.certificate import Certificate
     from isonomy.certificates.dual import Bound
+    from isonomy.certificates.gaps import Across, FeatureGap
     from isonomy.certificates.indices import DriftColumn, Gauge
     from isonomy.certificates.local import LocalCertificate
     from isonomy.certificates.moving import Moving
@@ -105,8 +107,21 @@ class Tier(ABC):
     def pairs(self) -> Cutting:
         """Return bounds over parts of all pairs of similar people."""
         raise self.unsupported(
-            "bounds over all pairs of people: certify_everywhere knows networks only, certify_features tree ensembles"
+            "bounds over all pairs of people: certify_everywhere knows networks and tree ensembles only"
         )
+
+    def gap(self, parts: int = 2000, deadline: float = math.inf) -> FeatureGap:
+        """Return bounds over all possible people of what the free coordinates alone change, all others equal."""
+        raise self.unsupported("gap of features over the whole domain: tree ensembles have")
+
+    def across(self, below: float, above: float, parts: int) -> Across:
+        """Return whether the free coordinates alone take any possible person's score across a margin."""
+        raise self.unsupported("scores that are followed across a margin: tree ensembles have")
+
+    @property
+    def has_gap(self) -> bool:
+        """Return whether bounds over all pairs of people are its :meth:`gap`, and not from :meth:`pairs`."""
+        return type(self).gap is not Tier.gap
 
     def close_gaps(
         self, x: FloatArray, upper: FloatArray, finds: Finds, limits: Limits, began: float, tick: Progress

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from isonomy.arithmetic import FloatArray
 from isonomy.attacks import AttackBudget, Finds
+from isonomy.certificates.gaps import Across, FeatureGap
 from isonomy.certificates.protocol import Nearby, Tier, register
 from isonomy.certificates.settling import target_upper
 from isonomy.errors import UnsupportedOperationError
@@ -22,13 +23,17 @@ from isonomy.population.outcome import favourable_places
 from isonomy.problem import Problem
 from isonomy.progress import Progress
 from isonomy.search.branch import Limits
+from isonomy.search.trees import CROSSINGS, PARTS, find_crossing, find_gap, pair_in
 from isonomy.similarity.metric import Metric
 from isonomy.similarity.regions import Similarity, refused
 from isonomy.trees.model import TreeModel
 from isonomy.trees.witnesses import attaining, most_unequal
+from isonomy_verify.gaps import fits, moves_of, turns
 from isonomy_verify.heads import Head
 from isonomy_verify.models import Known
+from isonomy_verify.regions import Index
 from isonomy_verify.tree_bounds import TREE_PARTS, TreeBounds
+from isonomy_verify.tree_crossing import Crossing, Halving
 from isonomy_verify.tree_reach import TreeReach
 from isonomy_verify.trees import margin_errors
 
@@ -86,6 +91,57 @@ class TreeTier(Tier):
     def nearby(self, x: FloatArray) -> Nearby:
         """Return a search for the cell in reach with the largest bound, exact where grids are small enough."""
         return lambda rows, ball, budget: self._surroundings(np.array(x[rows]), ball, budget)
+
+    def one_score(self) -> None:
+        """Refuse ensembles with several scores, of which there are no gaps."""
+        if len(self.kernel.cells.base) > 1:
+            name = self.problem.model.name
+            raise UnsupportedOperationError(f"'{name}' has several scores; gaps are of two classes or one number.")
+
+    def gap(self, parts: int = PARTS, deadline: float = math.inf) -> FeatureGap:
+        """Return how far the free coordinates alone, all others equal, move the score and the output of any possible
+        person."""
+        self.one_score()
+        kernel, problem = self.kernel, self.problem
+        form = kernel.similarity.form
+        if len(form.root) or (~form.free & ((form.tolerance > 0) | (form.relative > 0))).any():
+            raise UnsupportedOperationError(
+                f"'{problem.model.name}' has bounds over all pairs of people where features take any value and all "
+                "else is equal: take Counterparts without tolerances, or certify_local for given people."
+            )
+        with refused():
+            result = find_gap(kernel.cells, kernel.cells.axes_of(form.free), 0, parts, deadline)
+        score, output = kernel.moved(result.upper) if len(result.gap.fields.value) else (0.0, 0.0)
+        pair = None if result.pair is None else problem.domain.filled(result.pair)
+        reached = None if pair is None else moves_of(kernel, pair)
+        cover: Halving | None = None
+        flip = pair if pair is not None and turns(kernel, pair) else None
+        if flip is None and kernel.head.decides and parts and result.cell is not None:
+            flip, cover = self._sides(kernel.crossing(form.free), [result.cell], CROSSINGS)
+            flip = flip if flip is not None and turns(kernel, flip) else None
+        singles = {name: slice(j, j + 1) for j, name in enumerate(problem.domain.names)}
+        places = singles if problem.schema is None else problem.schema.slices
+        names = tuple(name for name, place in places.items() if form.free[place].any())
+        least, lower = reached or (0.0, 0.0)
+        pair = pair if reached else None
+        ends = result.hint, problem, bool((kernel.error > margin_errors(kernel.head, kernel.cells.sums.error)).any())
+        return FeatureGap(names, score, least, output, lower, result.parts, pair, flip, cover, *ends)
+
+    def across(self, below: float, above: float, parts: int) -> Across:
+        """Return whether the free coordinates alone take any possible person's score across a margin."""
+        pair, cover = self._sides(self.kernel.crossing(self.kernel.similarity.form.free, below, above), [], parts)
+        if pair is not None and fits(self.kernel, pair):
+            at = self.kernel.enclose(pair)
+            if at.low[0, 0] >= above and at.high[1, 0] <= below:
+                return Across("shown", pair)
+        return Across("open" if cover is None else "impossible", None)
+
+    def _sides(self, crossing: Crossing, starts: list[Index], parts: int) -> tuple[FloatArray | None, Halving | None]:
+        """Return two people who meet a demand, or what shows that there are none."""
+        result = find_crossing(crossing, starts, parts)
+        if result is None or isinstance(result, Halving):
+            return None, result
+        return self.problem.domain.filled(pair_in(self.kernel.cells, crossing.pairs, result)), None
 
     def _surroundings(self, x: FloatArray, ball: Similarity, budget: AttackBudget) -> FloatArray:
         """Return people (n, radii, m) around each row, within a ball and smaller ones: those whose bound is the largest

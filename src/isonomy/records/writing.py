@@ -29,6 +29,7 @@ from isonomy.certificates.alone import ChangeAlone
 from isonomy.certificates.assembled import Assembled, some_rows
 from isonomy.certificates.certificate import Certificate
 from isonomy.certificates.forms import domain_arrays
+from isonomy.certificates.gaps import FeatureGap
 from isonomy.certificates.protocol import tier_for
 from isonomy.certificates.reweighting import Reweighting
 from isonomy.errors import DataError, FileError, needed
@@ -76,6 +77,7 @@ def write(
     beside: Sequence[str] = (),
     table: Mapping[str, Any] | None = None,
     alone: Sequence[ChangeAlone] = (),
+    gaps: Sequence[FeatureGap] = (),
 ) -> Path:
     """Write ``certificate.json`` and ``evidence/`` into a directory, and return the path of the former.
 
@@ -84,7 +86,8 @@ def write(
     (:func:`isonomy.records.new_key`) that signs the document, into ``certificate.dsse.json``. ``beside`` are files of
     the directory, such as a report, that the document names by their hash. ``table`` says how the file of people was
     read (:func:`isonomy.population.tables.described`, and ``unknown``), so that others read it in no other way.
-    ``alone`` are the answers to questions about some features alone, or all but some, which become claims too.
+    ``alone`` are the answers to questions about some features alone, or all but some, ``gaps`` those about the whole
+    domain (of the same model and ``arithmetic``), which become claims too.
     """
     people, directory = certificate.people, Path(directory)
     if people is None:
@@ -98,7 +101,9 @@ def write(
         fresh.mkdir()
         hashes, shapes, model = {}, {}, _recorded_model(certificate, alone)
         answers = [(each, each.claimed) for each in alone if each.claimed is not None]
-        for name, made in (_arrays(certificate, model) | _alone_arrays(answers)).items():
+        evidence = _arrays(certificate, model) | _alone_arrays(answers)
+        evidence |= {f"gaps.{i}.{name}": array for i, gap in enumerate(gaps) for name, array in gap.arrays().items()}
+        for name, made in evidence.items():
             array = made() if callable(made) else made
             shapes[name] = list(array.shape)
             hashes[f"{files.EVIDENCE}/{name}.bin"] = _write_array(fresh / f"{name}.bin", array, files.dtype_of(name))
@@ -111,6 +116,8 @@ def write(
             predicate["claims"]["alone"] = [
                 claims(each.features, each.held, own, certificate.weights) for each, own in answers
             ]
+        if gaps:
+            predicate["claims"]["gaps"] = [gap.claim() for gap in gaps]
         predicate |= {
             "reading": {"table": None if table is None else dict(table), "model": _model_reading(certificate)},
             "arrays": shapes,

@@ -28,7 +28,7 @@ from isonomy.report.groups import find_groupings, groups
 from isonomy.report.numbers import date_of, either, listed, round_up, spoken
 from isonomy.report.people import drawn, everyone
 from isonomy.report.privacy import hidden_groups
-from isonomy.report.sections import Cell, Fact, Facts, Rounded, Section, exact, rewritten, round_down, table
+from isonomy.report.sections import Cell, Fact, Facts, FactTable, Rounded, Section, exact, rewritten, round_down, table
 from isonomy.report.similar import sampled_people, similar
 from isonomy.report.tomorrow import tomorrow
 from isonomy.report.turns import KINDS, Turns
@@ -195,6 +195,8 @@ class Sheet:
             self.population,
             *([] if certificate.refusal else confidence),
             *(_score(code, name, audit.scores.get(code)) for code, name in SCORES.items()),
+            *([exact("everywhere", "All possible people", [each.claim() for each in audit.gaps], "")]
+              if audit.gaps else []),
             exact("favourable", "Favourable outcome", list(certificate.favourable), audit.favourable),
             exact("threshold", "Cut-off", certificate.threshold),
             exact("four_fifths", rule, group, judged or audit.group_refusal),
@@ -287,7 +289,29 @@ class Sheet:
             ])  # fmt: skip
         shown = table("alone", "The same question, one attribute at a time: everything else equal", *heads, rows=rows,
                       notes=words.tolerances(audit, self.similar))  # fmt: skip
-        return Section("much", (), (self.size,), (shown,))
+        return Section("much", (), (self.size,), (shown, *([self._everywhere()] if audit.gaps else [])))
+
+    def _everywhere(self) -> FactTable:
+        """Return what protected attributes alone change for any possible person, as the certificate claims it."""
+        rows, round_, decides = [], replace(self.round, searched=True), self.audit.gaps[0].decision is not None
+        for each in self.audit.gaps:
+            claim = each.claim()
+            turned = words.CHANGES.get(claim["decision"])
+            rows.append([
+                either(each.features),
+                *([exact("everywhere.decision", "Another decision", claim["decision"], turned)]
+                  if decides else []),
+                round_.attained("everywhere.lower", "Shown", claim["lower"]),
+                round_.proved("everywhere.upper", "Proved", claim["upper"]),
+            ])  # fmt: skip
+        asked = "does it alone change the decision, and by how much at most" if decides else "how much it alone changes"
+        heads = (
+            "Alone@wide",
+            *(["Another decision"] if decides else []),
+            "Change shown, at least#",
+            "Proved, at most#",
+        )
+        return table("everywhere", f"For anybody at all: {asked}", *heads, rows=rows, notes=(words.EVERYWHERE,))
 
     def _others(self) -> list[str]:
         return [move.feature for move in self.similar.moves if move.read]

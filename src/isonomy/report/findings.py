@@ -9,6 +9,7 @@ from typing import Any
 
 from isonomy.certificates.alone import ChangeAlone
 from isonomy.certificates.certificate import Certificate, Verdict, judge
+from isonomy.certificates.gaps import FeatureGap
 from isonomy.certificates.local import LocalCertificate
 from isonomy.fairness import GroupFairness
 from isonomy.fairness.reading import OtherReading
@@ -38,9 +39,8 @@ class Findings:
     group: GroupFairness | None = None  # of the favourable outcome
     group_refusal: str = ""  # why there is none
     alone: tuple[ChangeAlone, ...] = ()  # of protected attributes and proxies that are read: together, and each
-    held: ChangeAlone | None = (
-        None  # of all that was asked about, with the protected attributes of ``joint`` as they are
-    )
+    held: ChangeAlone | None = None  # all that was asked, with the protected attributes of ``joint`` as they are
+    gaps: tuple[FeatureGap, ...] = ()  # of all possible people: of protected attributes together, and of each
     shifts_asked: bool = True  # whether the populations besides the first were named, and not an audit's own choice
     shifts: tuple[ObservedShift, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)  # of predictions against labels, where these are known

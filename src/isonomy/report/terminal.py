@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table as Grid
 from rich.text import Text
@@ -31,7 +31,11 @@ def to_terminal(facts: Facts) -> Iterator[Shown]:
     head += [Text(f"{facts.marks[-1][1]}. {summary.sentences[0]}")]
     head += [Text(f"{fact.words}: {fact}") for fact in summary.facts if fact.code == "remarks" and fact.printed]
     last = "; ".join(f"{fact.words} {fact}" for code in SCORES if (fact := known[code]).printed)
-    rows = [*_alone(facts["much"].tables[0]), *_tomorrow(facts["tomorrow"].tables[0])]
+    rows = [
+        *_everywhere(facts["much"].tables[1:]),
+        *_alone(facts["much"].tables[0]),
+        *_tomorrow(facts["tomorrow"].tables[0]),
+    ]
     yield from head
     yield from rows[: max(2, MOST - len(head) - 2)]
     yield from map(Text, filter(None, (last, facts["groups"].drawn["short"])))
@@ -46,19 +50,28 @@ def _alone(table: FactTable) -> Iterator[Text]:
         yield Text(f"- {row[0].text}: {decisions}{_between(cells['alone.lower'], cells['alone.upper'])}")
 
 
+def _everywhere(tables: Sequence[FactTable]) -> Iterator[Text]:
+    for row in (table.rows[0] for table in tables):
+        cells = {cell.text.code: cell.text for cell in row if isinstance(cell.text, Fact)}
+        turned = "everywhere.decision" in cells and f"another decision: {cells['everywhere.decision']}; "
+        sides = _between(cells["everywhere.lower"], cells["everywhere.upper"], "")
+        yield Text(f"- For anybody at all, {row[0].text} alone: {turned or ''}{sides}")
+
+
 def _tomorrow(table: FactTable) -> Iterator[Text]:
     for row in table.rows[1:]:
         decisions = f"; {row[4].text} of decisions can change" if str(row[4].text) else ""
         who = f"{row[0].text} ({row[0].note})" if "by itself" in str(row[0].text) else row[0].text
-        yield Text(f"- {who}: {_between(row[2].text, row[3].text, 'Any ' in str(row[0].text))}{decisions}")
+        where = " in one" * ("Any " in str(row[0].text))  # of several populations one is shown, and not each
+        yield Text(f"- {who}: {_between(row[2].text, row[3].text, where=where)}{decisions}")
 
 
-def _between(lower: object, upper: object, several: bool = False) -> str:
-    """Return both sides of a mean; of ``several`` populations one is shown, and not each."""
+def _between(lower: object, upper: object, of: str = "on average ", where: str = "") -> str:
+    """Return both sides of a mean, or of another number; ``where`` it was shown, if not everywhere."""
     most = str(upper) if str(upper) == NOTHING else f"at most {upper} (proved)"
     if str(lower) == NOT_SEARCHED:
-        return f"on average {most}; {UNSEARCHED}"
-    return f"on average at least {lower}{' in one' * several} (shown), {most}"
+        return f"{of}{most}; {UNSEARCHED}"
+    return f"{of}at least {lower}{where} (shown), {most}"
 
 
 def row_to_terminal(facts: Facts, whose: str) -> Iterator[Shown]:

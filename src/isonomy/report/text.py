@@ -52,7 +52,7 @@ def to_markdown(facts: Facts) -> str:
     shown = list({fact.words: fact for code in MARKDOWN_CODES if (fact := known.get(code)) and fact.printed}.values())
     lines += ["| | |", "|---|---|", *(_row(fact.words, fact.bounded) for fact in shown), ""]
     others = [each for each in facts["tomorrow"].tables if each.code in ("populations-table", "behind")]
-    for table in (facts["much"].tables[0], *others):
+    for table in (*facts["much"].tables, *others):
         lines += [f"{table.title}:", "", *_table(table)]
     says = dict.fromkeys(each["does_not_say"] for each in facts["tomorrow"].facts[0].value)
     lines += [line for sentence in (*facts["tomorrow"].sentences[1:], *says) for line in (sentence, "")]

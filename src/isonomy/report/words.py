@@ -40,6 +40,13 @@ CHANGED = {
     "open": "Decisions of which neither is shown nor proved",
 }
 
+CHANGES = {"shown": "yes, a pair shows it", "impossible": "no, proved", "open": "not known"}
+
+EVERYWHERE = (
+    "Of any two people whom the schema allows, in the table or not, who are equal in everything else; whether such "
+    "people exist was not asked."
+)
+
 DOMAINS = {
     "realizable": "Every comparison is with somebody whom the schema allows: whole categories, whole numbers where it "
     "says so, values in their ranges. Whether such a person exists was not asked.",
