@@ -42,7 +42,7 @@ VALUES = 128
 LEAVES, PAIRS_HELD = 512, 2**20
 """Leaves of a tree in a box up to which pairs of them are looked at, and such pairs held at a time."""
 
-HELD = 2**18
+FOLLOWED = 2**18
 """Nodes of trees, once for each individual, that are followed at a time."""
 
 
@@ -129,7 +129,7 @@ class Around(NamedTuple):
 
 class Planned(NamedTuple):
     """A grid that is small enough: leaves, cells, places, along how many axes, the first ones, ``z`` has one place and
-    anybody similar any cell; the boxes of both; whether each row of the root sees one coordinate."""
+    similar people any cell; the boxes of both; whether each row of the root sees one coordinate."""
 
     pieces: Pieces
     grid: Grid
@@ -140,7 +140,7 @@ class Planned(NamedTuple):
     single: bool
 
 
-class Found(NamedTuple):
+class Reached(NamedTuple):
     """What a grid says: its places within reach, for each the first radius that pays for it, the cost and the bound of
     people there; the largest bound (radii,) of those whose first radius is each."""
 
@@ -151,7 +151,7 @@ class Found(NamedTuple):
     worst: Array
 
 
-Keep = Callable[[Around, Planned, Found], None]
+Keep = Callable[[Around, Planned, Reached], None]
 
 
 class TreeReach:
@@ -162,7 +162,7 @@ class TreeReach:
     def __init__(
         self, cells: Cells, head: Head, similarity: Similarity, ground: Form, error: Array, every: int = 1
     ) -> None:
-        """``every``: of radii whose grids are too large only every so many-th is bounded, from the largest one."""
+        """``every``: of radii whose grids are too large one in ``every`` is bounded, from the largest one."""
         self.every = every
         self.cells, self.head, self.similarity, self.ground, self.error = cells, head, similarity, ground, error
         self.domain = similarity.domain
@@ -276,7 +276,7 @@ class TreeReach:
         begin = np.append(0, np.cumsum(np.bincount(group.ravel(), minlength=len(groups))))
         first = np.minimum.reduce([hull.low for _, _, _, hull in boxes])[order]
         last = np.maximum.reduce([hull.high for _, _, _, hull in boxes])[order]
-        step = max(1, HELD // len(self.cells.leaf))
+        step = max(1, FOLLOWED // len(self.cells.leaf))
         for start in range(0, len(groups), step):
             batch = np.arange(start, min(start + step, len(groups)))
             inside = slice(begin[start], begin[batch[-1] + 1])
@@ -445,7 +445,7 @@ class TreeReach:
         worst = np.zeros(last)
         np.maximum.at(worst, rank[which], value)
         if keep is not None:
-            keep(around, planned, Found(which, rank[which], norm[which], value, worst))
+            keep(around, planned, Reached(which, rank[which], norm[which], value, worst))
         return np.maximum.accumulate(worst)
 
     def _places(

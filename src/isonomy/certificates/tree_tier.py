@@ -160,19 +160,19 @@ class TreeTier(Tier):
             low, high = start - x[rows], start - x[rows]
             low[:, free], high[:, free] = -np.inf, np.inf
             with refused():
-                tried, found, _ = most_unequal(reach, x[rows], radii, step, (low, high), still)
-            better = found > value[rows]
+                tried, there, _ = most_unequal(reach, x[rows], radii, step, (low, high), still)
+            better = there > value[rows]
             i, k = np.nonzero(better)
-            people[rows[i], k], value[rows[i], k] = tried[better], found[better]
+            people[rows[i], k], value[rows[i], k] = tried[better], there[better]
         at = value.argmax(1)
         best, upper = people[np.arange(len(x)), at][rows], value.max(1)[rows]
         for _ in range(TRIED if len(rows) else 0):
             tried = self._moved(x[rows], best, ball, rng)
             inside = domain.contains(tried) & (ball.kernel.form.distance_upper(x[rows], tried) <= radius)
-            found = np.full(len(rows), -1.0)
-            found[inside] = self.chunk(np.ascontiguousarray(tried[inside])).upper
-            better = found > upper
-            best[better], upper[better] = tried[better], found[better]
+            there = np.full(len(rows), -1.0)
+            there[inside] = self.chunk(np.ascontiguousarray(tried[inside])).upper
+            better = there > upper
+            best[better], upper[better] = tried[better], there[better]
         people[rows, -1] = best
         flat, own = people.reshape(-1, x.shape[1]), np.repeat(x, len(radii), axis=0)
         inside = domain.contains(flat) & (ball.kernel.form.distance_upper(own, flat) <= radius)

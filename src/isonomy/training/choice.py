@@ -237,9 +237,9 @@ def choose(
         every += more()
         certified(range(len(fitted), len(every)))
     certified([row for row, each in enumerate(every) if each.family == "regression"])
-    found = selected()
+    shown = selected()
     if epsilon is not None:  # what is shown is proved as others do it
-        proofs |= {row: proved(row, SEARCH.rounds) for row in (found.chosen, found.regression)}
+        proofs |= {row: proved(row, SEARCH.rounds) for row in (shown.chosen, shown.regression)}
     return every, selected()
 
 

@@ -144,8 +144,8 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
             slices = {columns[j]: slice(j, j + 1) for j in left_out} if people is None else people.schema.slices
             names = [name for name, place in slices.items() if not free and np.isin(np.r_[place], left_out).any()]
             with shown("Fitting", self.progress) as tick:
-                found = candidates(data._replace(reads=reads), numeric, seed, tick, ", ".join(names))
-            return [replace(each, model=scaled(each.model)) for each in found]
+                some = candidates(data._replace(reads=reads), numeric, seed, tick, ", ".join(names))
+            return [replace(each, model=scaled(each.model)) for each in some]
 
         self.candidates_, self.choice_ = choose(
             fitted(True), data, self.domain_, self.epsilon, prove, lambda: fitted(False)

@@ -118,8 +118,8 @@ class Frontier:
         own, others = given.iloc[0], self.table[(self.table["method"] != GIVEN) & ~self.table["collapsed"]]
         lower, loss, right = (others[name] for name in SIDES)
         better = (lower < own[SIDES[0]]) & (loss <= own[SIDES[1]]) & (right >= own[SIDES[2]])
-        found: pd.DataFrame = pd.concat([given, others[better].sort_values(SIDES[0], kind="stable")])
-        return found
+        rows: pd.DataFrame = pd.concat([given, others[better].sort_values(SIDES[0], kind="stable")])
+        return rows
 
     def plot(self) -> Any:
         """Draw log-loss and balanced accuracy against what is proved, locally and within gamma, a line for each method

@@ -16,7 +16,7 @@ from isonomy_verify.regions import Index
 from isonomy_verify.similar import Similarity
 from isonomy_verify.tree_bounds import Extremes, TreeBounds
 from isonomy_verify.tree_cells import Axis, Cells
-from isonomy_verify.tree_reach import Around, Found, Planned, TreeReach
+from isonomy_verify.tree_reach import Around, Planned, Reached, TreeReach
 
 
 def attaining(bounds: TreeBounds, x: Array, extremes: Extremes, step: Array | None = None) -> Array:
@@ -47,16 +47,16 @@ def most_unequal(
     x, domain = np.ascontiguousarray(x, dtype=np.float64), reach.domain
     people, known = np.repeat(x[:, None], len(radii), axis=1), np.full((len(x), len(radii)), -1.0)
 
-    def keep(around: Around, planned: Planned, found: Found) -> None:
+    def keep(around: Around, planned: Planned, reached: Reached) -> None:
         """Keep, for each radius, of those treated most differently the cheapest."""
         value, kept = known[around.owner], people[around.owner]
-        for k in range(len(found.worst)):
-            best = found.worst[: k + 1].max()
+        for k in range(len(reached.worst)):
+            best = reached.worst[: k + 1].max()
             if k and value[k] < best == value[k - 1]:
                 value[k], kept[k] = best, kept[k - 1]
-            inside = np.flatnonzero((found.rank <= k) & (found.value == best) & (best > value[k]))
+            inside = np.flatnonzero((reached.rank <= k) & (reached.value == best) & (best > value[k]))
             if len(inside):
-                value[k], at = best, int(found.place[inside[found.norm[inside].argmin()]])
+                value[k], at = best, int(reached.place[inside[reached.norm[inside].argmin()]])
                 person = _at_place(reach, around.centre, planned, at, step)
                 if step is not None and reach.ground.distance_upper(around.x, person)[0] > radii[k]:
                     person = _at_place(reach, around.centre, planned, at, None)
