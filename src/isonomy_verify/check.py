@@ -606,7 +606,7 @@ class _Check:
         here = self.record.has("people.x") and ("person" not in moves or self.record.has("turned.person"))
         if len(away) and not here:
             found.say("moved witnesses", None, "rows are withheld: give --data, the folder that has them")
-        elif len(away):
+        elif len(away) or (here and "person" in moves):
             person, other = (self.record.array(f"turned.{name}") for name in ("person", "counterpart"))
             need(person.shape == other.shape == (len(away), self.domain.width), "witnesses of another shape: turned")
             good = True
@@ -617,8 +617,9 @@ class _Check:
                 shown = witnessed(self.bounds, self.individuals, turned.owner[some], z, y, True)
                 good &= bool((shown & self._pays(x, z, turned.cost[some])).all())
                 self._keep(z, y)
-            words = f"{len(away):,} other decisions after a move, each at a pair, evaluated"
-            found.say("moved witnesses", good, words, "proved again")
+            if len(away):
+                words = f"{len(away):,} other decisions after a move, each at a pair, evaluated"
+                found.say("moved witnesses", good, words, "proved again")
         groups = None
         if self.first is not None and self.first.grouped_by:
             if not self.record.has("people.x"):

@@ -170,7 +170,10 @@ def test_what_a_member_lacks_is_said_by_its_name(tmp_path: Path) -> None:
     space = Schema("b", tuple(Feature(f"x{i}", low=low, high=high) for i, (low, high) in enumerate(box)))
     everywhere = isonomy.certify_everywhere
     refused(
-        lambda: everywhere(STUMP, METRIC, DELTA, space, **QUIET), UnsupportedOperationError, *named, "networks only"
+        lambda: everywhere(STUMP, METRIC, DELTA, space, **QUIET),
+        UnsupportedOperationError,
+        *named,
+        "networks and tree ensembles only",
     )
 
     people = Population.from_frame(pd.DataFrame({"x0": [0.1], "x1": [0.3]}), space)

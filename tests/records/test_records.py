@@ -146,7 +146,7 @@ def test_a_redacted_record_has_nobodys_row(made: Made, tmp_path: Path) -> None:
     files = {file.name for file in (bare.parent / "evidence").iterdir()}
     shapes = json.loads(bare.read_text())["predicate"]["arrays"]
     width = made[2].x.shape[1]
-    groups = ("people", "local", "profiles", "points")
+    groups = ("people", "local", "profiles", "points", "turned")
     rows = {name for name in shapes if name.startswith(groups) and width in shapes[name]}
     assert rows == set(WITHHELD) - {"model.people"} - {"people.y"}  # whatever has a row of somebody is withheld
     assert not files & {f"{name}.bin" for name in WITHHELD} and json.loads(bare.read_text())["predicate"]["withheld"]

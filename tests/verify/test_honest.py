@@ -86,7 +86,7 @@ def test_bounds_do_not_hang_on_who_else_is_asked_about(monkeypatch: pytest.Monke
     """A table is checked in other batches than those in which it was certified."""
     asked: list[Any] = []
     monkeypatch.setattr(honest.isonomy, "certify", lambda *of, **options: asked.append((of, options)))
-    monkeypatch.setattr(honest.records, "write", lambda *of: None)
+    monkeypatch.setattr(honest.records, "write", lambda *of, **more: None)
     honest.write(48, tmp_path, 40)
     (network, people, metric, delta), options = asked[0]
     problem = Problem.of(network, metric, delta, people.domain, people.schema)

@@ -108,6 +108,9 @@ def test_cut_offs_survive_writing_and_false_decisions_do_not(head: Any, place: i
         others = np.flatnonzero(forger.array("local.decision") == FLIPPABLE) != row
         forger.put("local.flip_counterpart", forger.array("local.flip_counterpart")[others])
         forger.change("local.decision", lambda said, row=row: np.where(np.arange(len(said)) == row, CERTIFIED, said))
+        others = forger.array("turned.owner") != row
+        for name in ("owner", "cost", "mass"):
+            forger.change(f"turned.{name}", lambda array, others=others: array[others])
         assert statuses(verify(forger.done()))["decisions"] == "rejected"
     sure = Forger(tmp_path / "honest", tmp_path).array("local.decision") == CERTIFIED
     for row in np.flatnonzero(~turned & sure)[:2]:

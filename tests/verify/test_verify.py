@@ -50,7 +50,7 @@ def test_it_is_small_and_stands_alone() -> None:
     checker = [SOURCE / f"{name}.py" for name in ("__init__", "__main__", "check", "claims", "record")]
     assert sum(len(file.read_text().splitlines()) for file in checker) < 1300
     words = [SOURCE / f"{name}.py" for name in ("asked", "layout", "selection", "text")]
-    assert sum(len(file.read_text().splitlines()) for file in words) < 700
+    assert sum(len(file.read_text().splitlines()) for file in words) < 730
     beside = [SOURCE / f"{name}.py" for name in ("evidence", "individuals", "decisions", "shifts", "reweighting")]
     assert sum(len(file.read_text().splitlines()) for file in beside) < 1100
     allowed = {"numpy", "isonomy_verify", *sys.stdlib_module_names}

@@ -14,7 +14,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from isonomy.report.numbers import parameter, round_up
-from isonomy.report.sections import Fact
+from isonomy.report.sections import NOT_SEARCHED, Fact
 
 Scale = Callable[[float], float]
 """From values to coordinates of a figure."""
@@ -70,7 +70,9 @@ def curve(
     parts.append(tag("line", x1=across(gamma), x2=across(gamma), y1=TOP, y2=HEIGHT - BOTTOM, class_="asked"))
     own = f"asked: {parameter(gamma)}"
     parts.append(tag("text", own, x=across(gamma), y=TOP - 8, text_anchor="middle"))
-    for side, label, offset in (("upper", "proved, at most", -14), ("lower", "shown, at least", 26)):
+    searched = str(places[0][1]) != NOT_SEARCHED
+    labels = ("upper", "proved, at most", -14), ("lower", "shown, at least", 26)
+    for side, label, offset in labels if searched else labels[:1]:
         points = sides[side]
         parts.append(tag("path", d=_path(lines[side]), class_=f"line {side}"))
         for (shift, lower, upper), (x, y) in zip(places, points, strict=True):
@@ -83,6 +85,9 @@ def curve(
     description = (
         f"Two rising steps. Without a shift at most {upper} is proved and {lower} was shown; at a shift of "
         f"{parameter(end)} these are {last_upper} and {last_lower}. The table below has all values."
+        if searched
+        else f"Rising steps. Without a shift at most {upper} is proved, at a shift of {parameter(end)} {last_upper}. "
+        "No population was searched for. The table below has all values."
     )
     return _figure("curve", height, "The further people shift, the more is possible", description, parts)
 
