@@ -627,7 +627,7 @@ class _Check:
             groups = self.first.groups(self.x, self.places)
         profiles = decision_profiles(decision, np.array(self.steady), self.reach.is_norm)
         holds, word = nearby_decisions(settled, profiles, self.weights, turned, groups, said, self.confidence)
-        if found.seed is not None:
+        if found.seed is not None and self.secret:
             above = outward(min(1.0, float(up(number(said["upper"]) + up(THETA * number(said["hidden"]))))))
             word += f"; as people were drawn, more than {above} is accepted with probability at most {ALPHA:g}"
         return found.say("decisions that can change", holds, word)
@@ -656,7 +656,9 @@ class _Check:
         said_of = " and ".join(f"from {claim['lower']} to {claim['upper']}" for claim, _ in pairs)
         said_of = said_of.replace(" and ", ", decisions that can change ")
         detail = f"{shift.words('')}: average largest change {said_of}{word}"
-        if found.seed is not None:
+        if found.seed is not None and not self.secret:
+            found.proved_upper = math.inf if own else found.proved_upper
+        elif found.seed is not None:
             most = (float(inflated(self.profiles.largest)), 1.0)  # true of anybody
             missed = [min(_missed(claim), top) for (claim, _), top in zip(pairs, most, strict=False)]
             if own:

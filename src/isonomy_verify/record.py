@@ -33,7 +33,7 @@ from isonomy_verify.text import quoted
 
 Arrays = dict[str, NDArray[Any]]
 
-FORMAT = 7
+FORMAT, READ = 8, (7, 8)
 STATEMENT, PREDICATE = "https://in-toto.io/Statement/v1", f"urn:isonomy:certificate:{FORMAT}"
 PAYLOAD = "application/vnd.in-toto+json"
 DOCUMENT, ENVELOPE, EVIDENCE = "certificate.json", "certificate.dsse.json", "evidence"
@@ -90,8 +90,8 @@ class Record:
         document = strict_json(content, path.name)
         if not isinstance(document, dict) or document.get("_type") != STATEMENT:
             raise BadInput(f"{path} is not an isonomy certificate.")
-        if document.get("predicateType") != PREDICATE:
-            other = re.fullmatch(r"urn:isonomy:certificate:(\d{1,4})", str(document.get("predicateType")), re.ASCII)
+        other = re.fullmatch(r"urn:isonomy:certificate:([1-9]\d{0,3})", str(document.get("predicateType")), re.ASCII)
+        if other is None or int(other[1]) not in READ:
             of = f"format {other[1]}" if other else "another version"
             raise BadInput(
                 f"{path} is a certificate of {of}, and this program checks format {FORMAT}: audit again to have one."

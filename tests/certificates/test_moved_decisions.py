@@ -215,5 +215,6 @@ def test_forgeries_are_refused(at: int, written: Path, tmp_path: Path) -> None:
 def test_of_a_large_table_some_are_drawn(tmp_path: Path) -> None:
     path = make(tmp_path, 70, 0.02, tier="interval", attack=False, threshold=0.72)
     with drawing():
-        found = verify(path)
-    assert found.accepted and found.derived < 70
+        found, known = verify(path), verify(path, seed=5)
+    assert found.accepted and found.derived < 70 and "with probability" in str(found.claims)
+    assert known.result == "looked at" and "with probability" not in str(known.claims)

@@ -37,12 +37,13 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import LinearSVC
 
+from isonomy import WeightedLp, certify_local
 from isonomy.errors import NetworkError, ParameterError, UnsupportedOperationError
 from isonomy.networks import Network, load_network
 from isonomy.networks.graph import sizes
 from isonomy.networks.limits import Allowance
 from isonomy.networks.preprocessing import affine_of, required_values, schema_columns
-from isonomy.population import Feature, Label
+from isonomy.population import Feature, Label, Population
 from isonomy.population.schema import Schema
 from isonomy_verify.arithmetic import U32, gamma
 
@@ -576,3 +577,14 @@ def test_logarithms_of_booleans_are_refused() -> None:
     model = make_pipeline(split(("n", FunctionTransformer(np.log1p), ["sex"])), lm.LogisticRegression())
     with pytest.raises(UnsupportedOperationError, match="log1p of column 'sex' is not read: of false and true"):
         Network.from_sklearn(model.fit(frame, outcome(rows(100))), people)
+
+
+def test_logarithms_have_no_bounds_on_the_unbounded_domain() -> None:
+    """There numbers are below 0, where the network has 0 in the place of a logarithm."""
+    frame, people = rows(40), schema()
+    model = make_pipeline(split(("n", FunctionTransformer(np.log1p), ["age"])), lm.LogisticRegression())
+    network = Network.from_sklearn(model.fit(frame, outcome(frame)), people)
+    some, metric = Population.from_frame(frame, people), WeightedLp(np.ones(people.width), 2)
+    assert certify_local(network, some, metric, 0.1, progress=None).upper.max() > 0
+    with pytest.raises(UnsupportedOperationError, match="takes log1p of columns that the schema keeps from falling"):
+        certify_local(network, some.with_domain("unbounded"), metric, 0.1, progress=None)

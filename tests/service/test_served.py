@@ -214,7 +214,7 @@ def test_a_looser_claim_is_no_lie(small: Path, tmp_path: Path) -> None:
     [
         (
             lambda document: document.update(predicateType="urn:isonomy:certificate:2"),
-            "of format 2, and this program checks format 7",
+            "of format 2, and this program checks format 8",
         ),
         (lambda document: document.update(_type="isonomy large certificate"), "is not an isonomy certificate"),
         (lambda document: document["predicate"].pop("arrays"), "damaged"),

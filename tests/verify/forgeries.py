@@ -601,8 +601,8 @@ LATER: dict[str, tuple[tuple[str, ...], list[Edit]]] = {
     "another version": (
         ALL,
         [
-            text("certificate:7", "certificate:6"),
-            text("certificate:7", "certificate:77"),
+            text("certificate:8", "certificate:6"),
+            text("certificate:8", "certificate:88"),
             text("Statement/v1", "Statement/v0"),
         ],
     ),

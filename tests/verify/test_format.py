@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
@@ -481,9 +482,20 @@ def test_reports_that_are_not_named_are_reported(
 
 def test_older_formats_are_refused_in_one_sentence(forger: Forger) -> None:
     path = forger.done() / "certificate.json"
-    path.write_text(path.read_text().replace("certificate:7", "certificate:6"))
-    with pytest.raises(BadInput, match=r"of format 6, and this program checks format 7: audit again to have one\.$"):
+    path.write_text(path.read_text().replace("certificate:8", "certificate:6"))
+    with pytest.raises(BadInput, match=r"of format 6, and this program checks format 8: audit again to have one\.$"):
         verify(path)
+
+
+def test_the_format_before_is_read_as_before(forger: Forger) -> None:
+    """Records of version 0.1 lack arrays that were added since, and nothing of theirs changed."""
+    path = forger.done() / "certificate.json"
+    path.write_text(path.read_text().replace("certificate:8", "certificate:7"))
+    document = json.loads(path.read_text())
+    assert document["predicateType"].endswith(":7") and verify(path).accepted
+    schema = Path(isonomy.__file__).parent / "records" / "certificate.schema.json"
+    jsonschema.validate(document, json.loads(schema.read_text()))
+    assert records.read(path.parent).upper == document["predicate"]["claims"]["upper"]
 
 
 # -- strangers' text ---------------------------------------------------------------------------------------------------

@@ -324,7 +324,7 @@ def test_a_broken_document_is_bad_input(text: str, tmp_path: Path) -> None:
     (tmp_path / "certificate.json").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(BadInput, match=r"^[^\n]*\.$") as caught:
         verify(tmp_path)
-    assert text != OTHER or "of format 2, and this program checks format 7: audit again" in str(caught.value)
+    assert text != OTHER or "of format 2, and this program checks format 8: audit again" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from isonomy.attacks.search import first_of_each
 from isonomy.bounds.kernel import head_of, preparations, prepared_for
 from isonomy.certificates.protocol import Nearby, Tier, register
 from isonomy.certificates.settling import DecisionSearch, GapSearch, budgets, target_upper
-from isonomy.errors import MetricError, ParameterError
+from isonomy.errors import MetricError, ParameterError, UnsupportedOperationError
 from isonomy.networks.network import Network
 from isonomy.parallel import one_thread
 from isonomy.population import Domain
@@ -84,6 +84,11 @@ class Bounds(Tier):
         head = head_of(self.network, outcome.threshold, float32_run, favourable_places(outcome))
         self.problem, self.layers = problem, network.network
         if problem.domain.kind == "unbounded":
+            if any(layer.activation is not None and layer.activation.kind == "log1p" for layer in self.layers.layers):
+                raise UnsupportedOperationError(
+                    f"'{self.network.name}' takes log1p of columns that the schema keeps from falling below 0, and on "
+                    "the unbounded domain they do: use domain 'realizable' or 'relaxed'."
+                )
             free = problem.metric.free & ~problem.domain.immutable
             refuse_free_reading(problem.domain, self.layers, free, "metric", "similar individuals")
         self.head, self.size, self.float32_run = head, chunk_rows(self.layers, tier), float32_run
