@@ -26,7 +26,7 @@ from isonomy.report.terminal import to_terminal
 from isonomy.report.text import to_json, to_markdown
 from isonomy.report.tomorrow import _headline, share_between
 from isonomy.report.turns import Turns
-from isonomy.report.words import finding, outcome
+from isonomy.report.words import CHANGED, finding, outcome
 from isonomy.similarity import Counterparts
 from isonomy_verify.individuals import DECISIONS
 
@@ -373,6 +373,12 @@ def test_each_attribute_alone_has_a_line() -> None:
 def test_a_terminal_has_at_most_twelve_lines_of_an_audit() -> None:
     for found in (audit(), audit("regression", epsilon=None), audit(redacted=True)):
         assert len(list(to_terminal(facts_of(found)))) <= 12
+
+
+def test_decisions_that_other_differences_change_by_themselves_are_not_said_to_need_both() -> None:
+    words = {fact.code: fact.words for fact in facts_of(audit())["finding"].facts}
+    assert words.get("split.together", "only if other things differ").endswith("if other things differ")
+    assert not CHANGED["together"].endswith("too")
 
 
 def test_a_terminal_keeps_every_protected_attribute_and_says_what_it_leaves_out() -> None:
