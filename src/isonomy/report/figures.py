@@ -14,7 +14,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from isonomy.report.numbers import parameter, round_up
-from isonomy.report.sections import Fact
+from isonomy.report.sections import NOT_SEARCHED, UNSEARCHED, Fact
 
 Scale = Callable[[float], float]
 """From values to coordinates of a figure."""
@@ -74,7 +74,9 @@ def curve(
         points = sides[side]
         parts.append(tag("path", d=_path(lines[side]), class_=f"line {side}"))
         for (shift, lower, upper), (x, y) in zip(places, points, strict=True):
-            words = tag("title", f"γ = {parameter(shift)}: {label} {upper if side == 'upper' else lower}")
+            value = upper if side == "upper" else lower
+            said = UNSEARCHED if str(value) == NOT_SEARCHED else f"{label} {value}"
+            words = tag("title", f"γ = {parameter(shift)}: {said}")
             parts.append(tag("circle", words, cx=x, cy=y, r=4 if shift == gamma else 2, class_=f"dot {side}"))
         x, y = points[max(0, len(points) - 1 - len(points) // 12)]
         parts.append(tag("text", label, x=x, y=y + offset, text_anchor="end", class_=f"halo {side}"))
