@@ -280,6 +280,7 @@ def test_anybody_at_all_is_judged_on_request(
     assert verify(path).accepted and to_json(facts)["everywhere"] == [gap.claim()]
     shown = to_markdown(facts), "\n".join(map(str, to_terminal(facts))), (tmp_path / "one" / "report.html").read_text()
     assert all("For anybody at all" in text for text in shown)
+    assert any("another one, also of the table, may change by more" in " ".join(text.split()) for text in shown)
     assert "everywhere" not in to_json(facts_of(isonomy.audit(boosted, table, **ASKED, **QUIET).findings))
     columns = make_column_transformer((OneHotEncoder(), ["sex", "town"]), (StandardScaler(), ["age", "income"]))
     network = make_pipeline(columns, LogisticRegression()).fit(people[COLUMNS], people["approved"])

@@ -38,12 +38,15 @@ def test_everything_that_is_written_speaks_of_parts(audit: Path) -> None:
 
 
 def test_of_several_shifts_the_worst_verdict_is_the_exit_status(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
+    audit: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """These people keep the limit, and a tenth of them does not; the audit's own verdict is on the first shift."""
     asked = ["audit", "--limit", "25", "--shift", "part:100%", "--shift", "part:10%"]
     assert main([*asked, "--json", "--out", str(tmp_path / "a")]) == 0
     populations = json.loads(capsys.readouterr().out)["populations"]
+    assert main(["compare", str(audit), str(tmp_path / "a")]) == 0
+    compared = capsys.readouterr().out
+    assert "“part of these people that holds at least 10 % of them”" in compared and "kind" not in compared
     limit = (populations[0]["upper"] + populations[1]["lower"]) / 2
     assert populations[0]["upper"] < limit < populations[1]["lower"]
     assert main([*asked, "--epsilon", str(limit), "--out", str(tmp_path / "b")]) == 1

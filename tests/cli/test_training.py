@@ -246,7 +246,8 @@ def test_a_repaired_regression_keeps_no_decisions(table: pd.DataFrame, run: Call
     model.fit(Population.from_frame(frame, schema)).to_onnx("net.onnx")
     words = ("--data", "limits.csv", "--schema", "schema.toml", "--model", "net.onnx", "--reads", "coordinates")
     asked = (*words, "--head", "regression", "--limit", "8", "--gamma", "0", "--epsilon", "1000")
-    status, said, _ = run("repair", *asked, "--trials", "1", "--out", "fixed.onnx")
+    status, said, remarks = run("repair", *asked, "--shift", "part:10%", "--trials", "1", "--out", "fixed.onnx")
+    assert "judged are populations within gamma 0; part:10% is not" in remarks
     assert status == 0 and "Outputs change by" in said and "Decisions kept" not in said
     assert json.loads(Path("fixed.onnx.json").read_text())["agreement"] is None
 

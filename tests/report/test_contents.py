@@ -29,7 +29,7 @@ def test_what_delta_allows_in_raw_units() -> None:
     assert moves == {
         "age": "to any value from 18 to 90",
         "sex": "to 2 other categories",
-        "income": "by up to 5% more, or as much less",
+        "income": "by up to 5% more, or 4.762% less",
         "rank": "by up to 1 level more or less",
     }
     assert set(similar(audit()).fixed) == {"town", "debt"}

@@ -182,3 +182,14 @@ def test_a_small_count_that_is_alone_takes_the_zeros_of_its_column_with_it() -> 
     beside = [Exchange("a", "c", 40, 3, 0, 0.0), Exchange("b", "c", 40, 9, 0, 0.0), Exchange("d", "c", 40, 0, 0, 0.0)]
     assert _hidden(beside, beside) == {("a", "c"), ("b", "c")}, "a zero stays"
     assert not _hidden(alone[1:], alone[1:])
+
+
+def test_a_total_that_would_tell_a_hidden_count_is_not_shown() -> None:
+    """Of two values, what everybody would get with one less what people get today is who gains with it."""
+    exchanges = [Exchange("a", "b", 40, 1, 0, 0.1), Exchange("b", "a", 40, 9, 8, 0.1)]
+    secret = directions._telling(exchanges, _hidden(exchanges, exchanges))
+    assert secret == {"b"}
+    found, values = audit(), [Everybody("a", 12, 0.1), Everybody("b", 11, 0.0)]
+    rounded, sex = Rounded(1, points=True), found.people.schema["sex"]
+    rows = directions._everybody(found, Turns(found), rounded, sex, values, secret).rows
+    assert [str(row[1].text) for row in rows] == ["12", NOT_SHOWN]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import isonomy
-from isonomy.certificates.alone import ChangeAlone, changes_alone
+from isonomy.certificates.alone import ChangeAlone, changes_alone, questions
 from isonomy.certificates.local import LocalCertificate
 from isonomy.networks import Network
 from isonomy.population import Feature, Label, Population, Schema
@@ -26,7 +26,7 @@ from isonomy.report.terminal import to_terminal
 from isonomy.report.text import to_json, to_markdown
 from isonomy.report.tomorrow import _headline, share_between
 from isonomy.report.turns import Turns
-from isonomy.report.words import finding, outcome
+from isonomy.report.words import CHANGED, finding, outcome
 from isonomy.similarity import Counterparts
 from isonomy_verify.individuals import DECISIONS
 
@@ -373,6 +373,32 @@ def test_each_attribute_alone_has_a_line() -> None:
 def test_a_terminal_has_at_most_twelve_lines_of_an_audit() -> None:
     for found in (audit(), audit("regression", epsilon=None), audit(redacted=True)):
         assert len(list(to_terminal(facts_of(found)))) <= 12
+
+
+def test_decisions_that_other_differences_change_by_themselves_are_not_said_to_need_both() -> None:
+    words = {fact.code: fact.words for fact in facts_of(audit())["finding"].facts}
+    assert words.get("split.together", "only if other things differ").endswith("if other things differ")
+    assert not CHANGED["together"].endswith("too")
+
+
+def test_a_terminal_keeps_every_protected_attribute_and_says_what_it_leaves_out() -> None:
+    rng = np.random.default_rng(0)
+    names = ("sex", "race", "town")
+    features = (*(Feature(name, "categorical", categories=("a", "b"), protected=True) for name in names),
+                Feature("pay", low=0, high=1, tolerance=0.1))  # fmt: skip
+    frame = pd.DataFrame({name: rng.choice(["a", "b"], 30) for name in names} | {"pay": rng.random(30)})
+    frame["granted"] = np.where(frame["pay"] > 0.5, "yes", "no")
+    schema = Schema("three", features, Label("granted", ("no", "yes"), favourable="yes"))
+    people = Population.from_frame(frame, schema)
+    network = Network.from_layers([rng.normal(size=(2, schema.width))], [rng.normal(size=2)])
+    shifts = [isonomy.Part(0.5), isonomy.Stability(0.1), isonomy.Stability(0.25)]
+    certificate = isonomy.certify(network, people, Counterparts.of(schema), 1.0, shift=shifts, progress=None)
+    changes = changes_alone(certificate, questions(schema, names))
+    found = Findings("three", people, network, certificate, alone=changes)
+    lines = [str(line) for line in to_terminal(facts_of(found))]
+    assert [sum(line.startswith(f"- {name.title()} alone") for line in lines) for name in names] == [1, 1, 1]
+    assert len(lines) <= 12 and sum(line.startswith("- Any p") for line in lines) == 1
+    assert sum("(not listed here: 2 populations)" in line for line in lines) == 1
 
 
 def steep(count: int, pay: Any, delta: float, weight: float, **tolerance: float) -> Findings:

@@ -103,6 +103,7 @@ def test_a_look_tells_of_every_shift(tmp_path: Path) -> None:
     assert states["share of people of groups that were not audited"] == "holds"
     assert states["share of people whose age must have moved further"] == "not known"
     assert any("never shown to hold" in each.note for each in look.shifts)
+    assert all("is never shown" in each.note for each in look.shifts if "mix" in each.shift or "part" in each.shift)
     refused = np.arange(400) < 4
     some = evaluate(served, np.array(window.x), upper, refused=refused, risk=0.1)
     assert {each.state for each in some.shifts} == {"not known"}
@@ -114,3 +115,4 @@ def test_a_look_tells_of_every_shift(tmp_path: Path) -> None:
     assert "expired" not in {each.state for each in worst.shifts if each.of_bounds}, "of looser bounds nothing follows"
     hidden = evaluate(Served.from_directory(tmp_path / "redacted"), np.array(window.x), upper, risk=0.1)
     assert any("withheld" in each.note and each.state == "not known" for each in hidden.shifts)
+    assert not any("certified for" in str(each) for each in hidden.shifts if "withheld" in each.note)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from isonomy.arithmetic import FloatArray
-from isonomy.certificates.indices import Audited, Gauge, Index, NewPeople, State, tails
+from isonomy.certificates.indices import UNMEASURED, Audited, Gauge, Index, NewPeople, State, tails
 from isonomy.certificates.local import certify_local
 from isonomy.certificates.reweighting import Reweighting
 from isonomy.confidence import share_bounds
@@ -65,7 +65,7 @@ def window_indices(record: Record, x: FloatArray, upper: FloatArray, risk: float
 
 
 def _unmeasured(words: str, why: str) -> Index:
-    return Index(words, "nothing that can be measured", 0.0, 0.0, 0.0, math.inf, 0.0, "not known", why)
+    return Index(words, UNMEASURED, 0.0, 0.0, 0.0, math.inf, 0.0, "not known", why)
 
 
 def _distance(people: Population, x: FloatArray, gauge: Gauge, words: str, risk: float, seed: int) -> Index:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 State = Literal["expired", "holds", "not known"]
 
+UNMEASURED = "nothing that can be measured"
+"""The quantity of an index without numbers."""
+
 
 @dataclass(frozen=True)
 class Index:
@@ -46,11 +49,12 @@ class Index:
 
     def __str__(self) -> str:
         above = "∞" if self.upper == math.inf else f"{self.upper:.4g}"
-        return (
-            f"{self.shift}: {self.quantity} {self.estimate:.4g} (floor {self.floor:.4g}, between {self.lower:.4g} and "
-            f"{above} with confidence), certified for {self.radius:.4g}: {self.state}."
-            f"{self.note and ' ' + self.note}"
+        numbers = (
+            f"{self.quantity} {self.estimate:.4g} (floor {self.floor:.4g}, between {self.lower:.4g} and "
+            f"{above} with confidence), certified for {self.radius:.4g}"
         )
+        measured = self.quantity != UNMEASURED
+        return f"{self.shift}: {numbers if measured else UNMEASURED}: {self.state}.{self.note and ' ' + self.note}"
 
 
 class DriftColumn(NamedTuple):

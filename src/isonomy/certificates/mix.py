@@ -22,6 +22,8 @@ from isonomy_verify.arithmetic import mean_down, mean_up, rounded_down
 from isonomy_verify.reweighting import Hints, Sample
 from isonomy_verify.sampling import share_up
 
+WITHIN = "Shares of groups alone are measured: that people within a group are as they were is never shown."
+
 Limits = Mapping[Any, tuple[float, float]] | tuple[tuple[float, float], ...] | None
 
 
@@ -173,7 +175,10 @@ class Mix(Reweighting):
         elif inside and (most <= self.strangers or len(known) == possible):
             state = "holds"
         name = "share of people of groups that were not audited"
-        return [Index(self.words("these people"), name, 1 - sum(each) / n, 0.0, least, most, self.strangers, state)]
+        note = WITHIN if state == "holds" else ""
+        return [
+            Index(self.words("these people"), name, 1 - sum(each) / n, 0.0, least, most, self.strangers, state, note)
+        ]
 
     def resized(self, size: float) -> Self:
         """Return the mix with another share of strangers."""

@@ -371,7 +371,9 @@ def repair(
     from isonomy.auditing.inputs import part_of, read_inputs
     from isonomy.repairing import takes_trees
 
-    plan = _in_memory(Plan.of(given, file))
+    asked = Plan.of(given, file)
+    plan = _in_memory(asked)
+    _remark_shift(asked)
     if plan.held_out:  # no longer, once they are learned from
         plan = replace(plan, held_out=False, split=part_of(plan, known=False))
     if plan.model is None:
@@ -509,15 +511,15 @@ def _in_memory(plan: Plan) -> Plan:
     """Return the plan of an audit with all people in memory, which measures no distances."""
     if plan.part is not None:
         raise ParameterError(template("part", "left out: networks are trained for a shift, gamma", plan.part))
-    return replace(
-        plan,
-        gamma=USUAL if plan.gamma is None else plan.gamma,
-        shift=(),
-        engine=None,
-        scheduler=None,
-        chunk=None,
-        against=(),
-    )
+    gamma = USUAL if plan.gamma is None else plan.gamma
+    return replace(plan, gamma=gamma, shift=(), engine=None, scheduler=None, chunk=None, against=())
+
+
+def _remark_shift(plan: Plan) -> None:
+    """Say that an audit of the same options asks of other populations than a training."""
+    if plan.shift or plan.gamma is None:
+        others = f"{', '.join(plan.shift)} {'are' if len(plan.shift) > 1 else 'is'} not" if plan.shift else "none else"
+        remark(f"- judged are populations within gamma {_in_memory(plan).gamma:g}; {others}")
 
 
 def _read(plan: Plan) -> tuple[Plan, Population]:
@@ -525,6 +527,7 @@ def _read(plan: Plan) -> tuple[Plan, Population]:
     from isonomy.auditing.inputs import read_table
 
     split = "test" if plan.split == "auto" else plan.split
+    _remark_shift(plan)
     plan = replace(_in_memory(plan), model=None, split=split, held_out=False)
     return plan, read_table(plan, plan.data)
 

@@ -34,6 +34,7 @@ def facts_of_change(old: Record, new: Record, people: Sequence[pd.DataFrame | No
     for record in (old, new):
         asked, ground = record.document["question"], record.document["remarks"].get("ground")
         stated = asked | asked["shift"] | {"shift": asked["shift"]["kind"], "ground": ground}
+        stated["shifts"] = [each.words("these people") for each in record.shifts]
         questions.append(stated | {"individuals": len(record.weights)})
         evidence = {part: record.hashes.get(f"evidence/{file}") for part, file in PARTS.items()}
         hashes.append(evidence | {"model": record.problem.model.hash()})

@@ -39,12 +39,14 @@ def directions(
         if feature.protected and feature.name in findings.read and has_values(feature):
             everybody, exchanges = turns.everybody_as(feature)
             hidden: Hidden = frozenset()
+            secret: Collection[str] = ()
             if findings.redacted:
                 spoken_of = [
                     each for each in exchanges if each.people >= SMALLEST and (feature.name, each.before) in groups
                 ]
-                hidden, exchanges = _hidden(exchanges, spoken_of), spoken_of
-            tables.append(_everybody(findings, turns, rounded, feature, everybody))
+                hidden = _hidden(exchanges, spoken_of)
+                secret, exchanges = _telling(exchanges, hidden), spoken_of
+            tables.append(_everybody(findings, turns, rounded, feature, everybody, secret))
             if exchanges:
                 form = _matrix if _fits(everybody, exchanges) else _list
                 tables.append(form(findings, turns, rounded, feature, everybody, exchanges, hidden))
@@ -57,9 +59,11 @@ def directions(
 
 
 def _everybody(
-    findings: Findings, turns: Turns, rounded: Rounded, feature: Feature, everybody: list[Everybody]
-) -> FactTable:
-    """Tabulate what all people would get with each value, the most favourable one first."""
+    findings: Findings, turns: Turns, rounded: Rounded, feature: Feature, everybody: list[Everybody],
+    secret: Collection[str],
+) -> FactTable:  # fmt: skip
+    """Tabulate what all people would get with each value, the most favourable one first; not the counts of values
+    that are ``secret``."""
     title, named = spoken(feature.name), findings.favourable
     given: list[str] = []
     today: tuple[str, ...] = ()
@@ -68,7 +72,11 @@ def _everybody(
         today = (f"As they are {int(turns.direction[0].sum()):,} of {len(findings.people):,} are given {named}.",)
     everybody = sorted(everybody, key=lambda each: -each.change)
     rows = [
-        (each.value, *(exact("as.given", "Given", each.favoured) for _ in given), rounded.signed(each.change))
+        (
+            each.value,
+            *(NOT_SHOWN if each.value in secret else exact("as.given", "Given", each.favoured) for _ in given),
+            rounded.signed(each.change),
+        )
         for each in everybody
     ]
     heads = f"If everybody’s {title} were@wide", *given, _unit(findings)
@@ -91,6 +99,15 @@ def _hidden(exchanges: list[Exchange], shown: Collection[Exchange]) -> Hidden:
         pairs = zip(column, cells.reshape(-1, 2).tolist(), strict=True)
         hidden |= {(each.before, after) for each, ways in pairs if any(ways)}
     return frozenset(hidden)
+
+
+def _telling(exchanges: list[Exchange], hidden: Hidden) -> set[str]:
+    """Return the values of which what everybody would get tells a hidden count: few decisions are in it, or one."""
+    sizes: dict[str, list[int]] = {}
+    for each in exchanges:
+        if (each.before, each.after) in hidden:
+            sizes.setdefault(each.after, []).extend(size for size in (each.gain, each.lose) if size)
+    return {after for after, some in sizes.items() if len(some) < 2 or sum(some) < SMALLEST}
 
 
 def _fits(everybody: list[Everybody], exchanges: list[Exchange]) -> bool:

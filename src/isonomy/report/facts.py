@@ -225,7 +225,7 @@ class Sheet:
         counts, only = self.turns.counts(), "" if self.turns.unproved else "only "
         labels = {
             "alone": "would be decided otherwise with other protected attributes alone",
-            "together": f"{only}if other things differ too" if self.audit.joint is not None
+            "together": f"{only}if other things differ" if self.audit.joint is not None
             else "would be decided otherwise with the differences asked about",
             "never": "proved: nothing that was asked about changes them",
             "open": "neither shown nor proved",

@@ -100,9 +100,9 @@ def _rule(feature: Feature, problem: Problem) -> str:
         steps = delta * math.log1p(float(metric.relative[place]))
         if steps > 40:
             return "to any value"
-        more = math.expm1(steps)
+        more, less = (float(f"{100 * abs(math.expm1(each)):.4g}") for each in (steps, -steps))
         nothing = "" if feature.low > 0 else "; 0 stays 0"
-        return f"by up to {parameter(float(f'{100 * more:.4g}'))}% more, or as much less{nothing}"
+        return f"by up to {parameter(more)}% more, or {parameter(min(less, 99.99))}% less{nothing}"
     reach = delta * float(metric.tolerance[place]) * feature.unit
     if reach > 1e15:
         return "to any value"

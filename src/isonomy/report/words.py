@@ -35,7 +35,7 @@ DECIDED = {
 
 CHANGED = {
     "alone": "Decisions shown to change by protected attributes alone",
-    "together": "Decisions shown to change with other differences too",
+    "together": "Decisions shown to change where other things differ",
     "never": "Decisions proved to change by neither",
     "open": "Decisions of which neither is shown nor proved",
 }
@@ -44,7 +44,8 @@ CHANGES = {"shown": "yes, a pair shows it", "impossible": "no, proved", "open": 
 
 EVERYWHERE = (
     "Of any two people whom the schema allows, in the table or not, who are equal in everything else; whether such "
-    "people exist was not asked."
+    "people exist was not asked. The change shown is that of one pair, sought by the raw score: another one, also "
+    "of the table, may change by more."
 )
 
 DOMAINS = {
