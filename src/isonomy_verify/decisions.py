@@ -98,7 +98,7 @@ def _settled(bounds: LocalBounds, x: Array, parts: int) -> Mask:
     contests = head.contests(head.decision(enclose_at(bounds.alone, x)))
     stands, spent = np.zeros(len(x), dtype=bool), np.zeros(len(x), dtype=np.int64)
     stands[contests.row], seen = True, np.zeros(len(x), dtype=bool)
-    for regions in bounds.similarity.each(x):
+    for regions in bounds.alike.each(x):
         for piece in filled(regions, domain).pieces(bounds.size):
             seen[piece.owner] = True
             piece = piece[np.flatnonzero(stands[piece.owner])]

@@ -62,6 +62,7 @@ class LocalBounds(ModelBounds):
     ) -> None:
         self.improve = improve
         self.network, self.head, self.similarity, self.size = network, head, similarity, size
+        self.alike = similarity.in_common(network.network.reads == 0)  # all that bounds have to look at
         self.tier, self.float32_run, self.by_box = tier, float32_run, by_box
 
     @property
@@ -78,12 +79,12 @@ class LocalBounds(ModelBounds):
         """What is known of some individuals (n, m), who lie in the domain."""
         upper, kept, seen = np.zeros(len(x)), np.ones(len(x), dtype=bool), np.zeros(len(x), dtype=bool)
         branching = self.similarity.domain.kind == "realizable"
-        if branching and not self.by_box and (product := product_of(self.similarity, x)) is not None:
+        if branching and not self.by_box and (product := product_of(self.alike, x)) is not None:
             return self._combined(product)
         at_x = enclose_at(self.alone, x) if branching else None
         ats: list[Enclosure] = []
         directions: list[Array] = []
-        for regions in self.similarity.each(x):
+        for regions in self.alike.each(x):
             for piece in regions.pieces(self.size):
                 judged = (
                     self.judged(piece, None, self.tier, directions=directions)
@@ -125,7 +126,7 @@ class LocalBounds(ModelBounds):
 
     def reach(self, ground: Form) -> Reach:
         """Bounds of two runs and their difference."""
-        return Reach(self.network, self.head, self.similarity, ground, self.float32_run)
+        return Reach(self.network, self.head, self.alike, ground, self.float32_run)
 
     def rungs(self, many: bool) -> tuple[Tier, ...]:
         """Tiers for regions of which everybody has several or ``many``."""

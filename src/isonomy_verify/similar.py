@@ -153,6 +153,18 @@ class Similarity:
         """The same metric and δ in another domain."""
         return Similarity(self.form, self.delta, domain, self.max_branches)
 
+    def in_common(self, unread: Mask) -> Similarity:
+        """The same for what reads no ``unread`` coordinates (m,): similar people have such blocks in common.
+
+        **Soundness.** Where the metric looks at coordinates one by one, beside everyone similar to ``x`` stands one who
+        has such blocks of ``x``, is possible and similar as well, and is treated the same. Flags of values are left.
+        """
+        domain, held = self.domain, self.domain.immutable.copy()
+        flags = {flag for flag, _, _ in domain.fills}
+        for block in domain.blocks if domain.kind == "realizable" and not len(self.form.root) else ():
+            held[slice(*block)] |= unread[slice(*block)].all() and flags.isdisjoint(range(*block))
+        return self if (held == domain.immutable).all() else self.within(replace(domain, immutable=held))
+
     def parts(self, x: Array, regions: Regions) -> tuple[ConvexSets, Mask]:
         """For regions of a larger δ of the rows of ``x``: the sets (one per region) that this δ leaves of them, around
         the same centres, and which are not empty; where that is False a set is a placeholder, to be ignored.

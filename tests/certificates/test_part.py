@@ -30,6 +30,7 @@ from isonomy import (
 from isonomy.certificates.certificate import headline
 from isonomy.errors import DataError, IsonomyError, ParameterError, SoundnessError
 from isonomy.population import Feature
+from isonomy_verify.reweighting import bounds, sample_of
 
 QUIET: dict[str, Any] = {"progress": None}
 RNG = np.random.default_rng(5)
@@ -248,6 +249,15 @@ def test_one_shift_with_moves_comes_first() -> None:
                  lambda: Stability(0.1, 2000), lambda: Mix(["a", "a"]), lambda: Part(0.1, 1.0)):  # fmt: skip
         with pytest.raises(ParameterError):
             make()
+
+
+def test_bins_hold_individuals_who_weigh_next_to_nothing() -> None:
+    high, weights = np.array([0.1, 0.2, 0.9]), np.array([1.0, 1.0, 1e-30])
+    people, shift = sample_of(high, high, weights), Stability(0.1, 2)
+    hints = shift.hints(people)
+    assert hints.edges[-1] == 0.9
+    upper, lower = bounds(shift.kernel, people, hints, 1.0)
+    assert 0.15 <= lower <= upper <= 0.9
 
 
 def test_what_makes_no_sense_of_a_part_is_refused() -> None:

@@ -219,6 +219,38 @@ def test_bounds_of_people_who_move_are_no_looser(seed: int, kind: str, radius: f
     assert (found.mean(0) <= known.mean(0) + 1e-9).all()
 
 
+@steady
+@given(seeds, kinds, heads, st.booleans(), st.sampled_from([0.0, 0.05]))
+def test_blocks_that_nothing_reads_are_had_in_common(
+    seed: int, kind: str, what: tuple[str, int], fills: bool, radius: float
+) -> None:
+    """Bounds hold for those who differ there, too; a flag goes with a value that may be read, and stays free."""
+    rng, nodes, made_bounds, x = made(seed, kind, what, 2.0, fills=fills)
+    for at, node in enumerate(nodes):
+        if node.weight is not None and node.weight.shape[1] != 7:  # reads the input, perhaps behind activations
+            keep = np.arange(node.weight.shape[1]) < node.weight.shape[1] - 5
+            nodes[at] = node._replace(weight=node.weight * keep)
+    head, similarity = made_bounds.head, made_bounds.similarity
+    bounds = LocalBounds(Preparations(normal_form(nodes, head.rows)), head, similarity)
+    held = np.flatnonzero(bounds.alike.domain.immutable).tolist()
+    assert held == ([7, 8, 9, 10] if fills else [6, 7, 8, 9, 10]) and bounds.similarity is similarity
+    alike, product = product_of(bounds.alike, x), product_of(similarity, x)
+    assert product is not None and alike is not None and (alike.size, product.size) == (6 if fills else 3, 24)
+    ground = Form(np.eye(M), 2.0, np.ones(M, dtype=bool), *np.zeros((3, M)), np.ones(M))
+    known, moved = bounds.chunk(x), bounds.reach(ground).bound(x, [radius])[:, 0]
+    for i, at in enumerate(x):
+        row = np.full(product.size, i)
+        y = np.concatenate([product.at(row, np.arange(product.size)) + move for move in places(rng, product, i, 6)])
+        y[:, 0] = at[0]
+        y = y[similarity.domain.contains(y) & (similarity.form.distance_upper(at, y) <= 1)]
+        assert len(y) > 6
+        own, other = (bounds.network.network.run(each)[-1] for each in (np.repeat(at[None], len(y), 0), y))
+        change = head.attained(Enclosure(own, own), Enclosure(other, other)).max()
+        assert change <= min(known.upper[i], moved[i]) + 1e-9
+    paid = Similarity(replace(similarity.form, root=np.eye(M)[:1]), 1.0, similarity.domain)
+    assert paid.in_common(np.ones(M, dtype=bool)) is paid
+
+
 def test_what_is_no_product_is_listed() -> None:
     _, _, bounds, x = made(1, "relu", ("softmax", 2), 2.0)
     alike = bounds.similarity

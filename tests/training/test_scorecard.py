@@ -16,7 +16,6 @@ from isonomy.errors import ParameterError
 from isonomy.training import FairClassifier, FairRegressor
 from isonomy.training.additive import GAP, PIECES, Fits, Segments
 from isonomy.training.choice import MARGIN
-from isonomy.training.estimators import _unread_in_common
 
 QUICK = {"judged": 8, "random_state": 0, "progress": None}
 LOCAL = QUICK | {"gamma": 0.0}
@@ -173,31 +172,6 @@ def test_what_similar_people_may_differ_in_is_left_out_where_nothing_else_is_cer
     assert told["upper"].isna().all() and (told["local_upper"] > MARGIN * 0.2).all(), "too much as they are"
     wide = FairClassifier(epsilon=3.0, **QUICK | {"gamma": 0.01}).fit(people)
     assert wide.choice_.reached and set(wide.frontier_["without"]) == {""} and "not read" not in wide.choice_.sentence
-
-
-def test_to_ask_of_similar_people_with_unread_features_in_common_is_enough() -> None:
-    """Bounds of the choice are those of the question itself; gaps and their flags are held together only."""
-    people = isonomy.load_population("adult").train.sample(300)
-    model = FairClassifier(epsilon=0.05, **QUICK | {"judged": 4, "gamma": 0.02}).fit(people)
-    held = _unread_in_common(model.network_, model.domain_).immutable
-    assert held[people.schema.slices["relationship"]].all() and not held[people.schema.slices["age"]].any()
-    some = people[:4]
-    quick = model.certify(some, domain=_unread_in_common(model.network_, model.domain_), attack=False)
-    whole = model.certify(some)
-    assert quick.local.mean_upper == pytest.approx(whole.local.mean_upper, abs=1e-9)
-    assert whole.lower <= quick.upper <= 1.05 * whole.upper
-    domain = isonomy.Domain(
-        "realizable",
-        [0, 0, 0],
-        [1, 1, 1],
-        ((1, 2),),
-        *([[0] * 3, [0.0] * 3, [1.0] * 3]),
-        [False] * 3,
-        "abc",
-        ((1, 0, 0.0),),
-    )
-    network = isonomy.Network.from_layers([np.array([[1.0, 0.0, 0.0]])], [np.zeros(1)], head="regression", name="n")
-    assert _unread_in_common(network, domain).immutable.tolist() == [False, False, True]
 
 
 EQUAL = "people are drawn into parts row by row, and rows with weights are not several rows"

@@ -233,6 +233,7 @@ def bin_edges(values: FloatArray, weights: FloatArray, bins: int) -> FloatArray:
     """Return the ends of at most ``bins`` bins of about the same weight, each the value of an individual; equal values
     are in one bin, and no bin is empty."""
     order = np.argsort(values, kind="stable")
+    order = order[weights[order] > 0]
     held = np.cumsum(weights[order] / weights.max())
-    at = np.searchsorted(held, held[-1] * np.arange(1, bins + 1) / bins)
-    return np.unique(values[order[np.minimum(at, len(order) - 1)]])
+    at = np.searchsorted(held, held[-1] * np.arange(1, bins) / bins)
+    return np.unique(values[order[np.append(at, len(order) - 1)]])  # the last one also where it weighs next to nothing

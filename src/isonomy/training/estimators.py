@@ -42,7 +42,6 @@ from isonomy.fairness import scores
 from isonomy.fairness.blind import blind_regression
 from isonomy.given import instance, numbers
 from isonomy.networks import Network
-from isonomy.networks.influence import read_coordinates
 from isonomy.population import Domain, DomainKind, Population
 from isonomy.progress import shown
 from isonomy.similarity import Counterparts, Metric, SensitiveSubspace, WeightedLp
@@ -160,11 +159,7 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
 
     def _prover(self, data: Data, people: Population | None, seed: int) -> Callable[[Network, int | None], Proof]:
         """Return what certifies a network on ``judged`` training people that count, or by rounds on populations around
-        them.
-
-        **Soundness.** Counterparts differ coordinate by coordinate, so beside every one stands one, with the same
-        output, who has what the network does not read in common with the individual: to ask of these alone is enough.
-        """
+        them."""
         endless = not data.classes and self.domain_.kind == "unbounded"  # outputs of populations have no bound
         if endless and self.gamma > 0 and self.epsilon is not None:
             raise ParameterError(
@@ -176,14 +171,11 @@ class FairEstimator(BaseEstimator, TrainingConfig):  # type: ignore[misc]
 
         def prove(network: Network, rounds: int | None) -> Proof:
             self.network_ = network
-            domain = (
-                _unread_in_common(network, self.domain_) if isinstance(self.metric_, Counterparts) else self.domain_
-            )
             if endless:
-                mean = self.certify_local(some, domain=domain, attack=False, progress=None).mean_upper
+                mean = self.certify_local(some, attack=False, progress=None).mean_upper
                 return Proof(np.nan if self.gamma > 0 else mean, mean, np.nan)
             gamma, search = (0.0, SEARCH) if rounds is None else (self.gamma, replace(SEARCH, rounds=rounds))
-            proved = self.certify(some, gamma, domain=domain, attack=False, progress=None, search=search)
+            proved = self.certify(some, gamma, attack=False, progress=None, search=search)
             decided = (proved.local.decision != "none").any()
             open_ = np.average(proved.local.decision != "certified", weights=proved.weights)
             upper = proved.upper if gamma == self.gamma else np.nan
@@ -482,17 +474,6 @@ def _individuals(
     estimator.n_features_in_ = people.x.shape[1]
     estimator.__dict__.pop("feature_names_in_", None)
     return people.x, people.y, weight, people
-
-
-def _unread_in_common(network: Network, domain: Domain) -> Domain:
-    """Return the domain in which similar people have in common what a network does not read: blocks of categories, and
-    numbers with the flags of their gaps, only as a whole."""
-    unread = ~read_coordinates(network.graph)
-    groups = [*(np.arange(*block) for block in domain.blocks), *(np.array(fill[:2]) for fill in domain.fills)]
-    for _ in groups:
-        for group in groups:
-            unread[group] &= unread[group].all()
-    return replace(domain, immutable=domain.immutable | unread)
 
 
 def _not_finite(x: Any) -> str:
