@@ -181,7 +181,7 @@ def refined(found: Certificate, radii: int) -> Dual:
 def searched(found: Certificate, gamma: float, effort: AttackBudget) -> Points:
     """The points of a certificate and those of a search for this gamma."""
     moving = Moving(found.problem, found.x, found.weights, found.ground)
-    return search(moving, found.points, Transport(gamma, found.order, found.ground), found.profiles, effort)
+    return search(moving, found.points, Transport(gamma, found.order, found.ground), found.profiles, effort)[0]
 
 
 def box_dual(network: Network, some: Population, metric: Metric, delta: float, count: int) -> Dual:
