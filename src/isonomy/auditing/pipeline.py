@@ -68,18 +68,10 @@ def run(
     announce("Reading people")
     source = inputs.open_source(plan, work)
     check_rows(plan, inputs)
-    other = other_reading(inputs, source)
-    if other is not None and not plan.as_read:
-        raise NetworkError(
-            f"'{inputs.model.name}' is probably read the wrong way round: {other}. {_remedy(plan, inputs, other)}, "
-            "or say --as-read (as_read = true) to audit it as it is read."
-        )
-    gaps: tuple[FeatureGap, ...] = ()
+    other = _other_reading_of(plan, inputs, source)
     if plan.everywhere:
         announce("Bounding the whole domain")
-        good, cut, schema = plan.favourable or None, plan.threshold, inputs.schema
-        problem = Problem.of(inputs.model, inputs.metric, plan.delta, schema=schema, favourable=good, threshold=cut)
-        gaps = whole_domain_gaps(problem)
+    gaps = _gaps(plan, inputs) if plan.everywhere else ()
     announce("Bounding people and populations")
     certificate = certify(
         inputs.model, source, **_question(plan, inputs), domain=plan.domain, epsilon=plan.epsilon,
@@ -93,7 +85,6 @@ def run(
     group, refusal = _groups(certificate, people)
     asked = questions(people.schema, certificate.problem.model.read_features(people.schema))
     own = (each for each in asked if all(people.schema[name].protected for name in each))
-    protected = max(own, key=len, default=())
     return Findings(
         title=plan.name or people.schema.name,
         people=people,
@@ -102,7 +93,7 @@ def run(
         group=group,
         group_refusal=refusal,
         alone=changes_alone(certificate, asked, work),
-        held=change_held(certificate, protected, work),
+        held=change_held(certificate, max(own, key=len, default=()), work),
         gaps=gaps,
         shifts_asked=bool(plan.shift),
         shifts=tuple(
@@ -119,6 +110,24 @@ def run(
         other_reading=other,
         scores=scores(certificate.problem.model, people, certificate.problem.outcome),
     )
+
+
+def _gaps(plan: Plan, inputs: Inputs) -> tuple[FeatureGap, ...]:
+    """Return how far protected attributes alone move the score of any possible person."""
+    good, cut, schema = plan.favourable or None, plan.threshold, inputs.schema
+    problem = Problem.of(inputs.model, inputs.metric, plan.delta, schema=schema, favourable=good, threshold=cut)
+    return whole_domain_gaps(problem)
+
+
+def _other_reading_of(plan: Plan, inputs: Inputs, source: PeopleSource) -> OtherReading | None:
+    """Return the order of classes under which the model agrees better; refuse it unless the plan says ``as_read``."""
+    other = other_reading(inputs, source)
+    if other is not None and not plan.as_read:
+        raise NetworkError(
+            f"'{inputs.model.name}' is probably read the wrong way round: {other}. {_remedy(plan, inputs, other)}, "
+            "or say --as-read (as_read = true) to audit it as it is read."
+        )
+    return other
 
 
 def other_reading(inputs: Inputs, source: PeopleSource) -> OtherReading | None:

@@ -175,19 +175,7 @@ def search(
     def around(job: tuple[float, IntArray, int], nearby: Nearby = nearby) -> tuple[Points, Points] | None:
         radius, rows, turn = job
         person = nearby(rows, moving.around.resized(radius), replace(budget, seed=budget.seed + turn))
-        if person.ndim == 3:  # each once
-            rows, several = np.repeat(rows, person.shape[1]), person
-            new = np.append(np.ones((len(person), 1), dtype=bool), (person[:, 1:] != person[:, :-1]).any(2), axis=1)
-            person = np.where(new[..., None], several, x[rows].reshape(several.shape)).reshape(len(rows), -1)
-        moved = np.flatnonzero((person != x[rows]).any(axis=1) & moving.problem.domain.contains(person))
-        if not len(moved):
-            return None
-        rows, person = rows[moved], person[moved]
-        finds = tier.attack(person, budget, tier.chunk(person))  # a find near its bound ends the search
-        cost = moving.spent.distance_upper(x[rows], person)
-        points = Points(rows, person, finds.counterpart, cost, finds.lower)
-        turns = Points(rows, person, finds.flip_counterpart, cost, np.ones(len(rows)))
-        return points, turns[finds.flips & (cost > 0)]
+        return _attacked(moving, rows, person, budget)
 
     turned = known[:0]
 
@@ -229,6 +217,25 @@ def search(
         rows = np.flatnonzero(((steps == step) & (way > 0)).any(axis=0))
         jobs += [(min(unit * 2.0 ** ((step + k) / 2), moving.diameter, FURTHEST), rows, 1) for k in AROUND]
     return searched(points, jobs), nearest(turned)
+
+
+def _attacked(moving: Moving, rows: IntArray, person: FloatArray, budget: AttackBudget) -> tuple[Points, Points] | None:
+    """Return what people (n, m), or several (n, k, m), around some rows attain, and those whose decision was turned
+    after a move; nothing where all stay."""
+    tier, x = moving.tier, moving.x
+    if person.ndim == 3:  # each once
+        rows, several = np.repeat(rows, person.shape[1]), person
+        new = np.append(np.ones((len(person), 1), dtype=bool), (person[:, 1:] != person[:, :-1]).any(2), axis=1)
+        person = np.where(new[..., None], several, x[rows].reshape(several.shape)).reshape(len(rows), -1)
+    moved = np.flatnonzero((person != x[rows]).any(axis=1) & moving.problem.domain.contains(person))
+    if not len(moved):
+        return None
+    rows, person = rows[moved], person[moved]
+    finds = tier.attack(person, budget, tier.chunk(person))  # a find near its bound ends the search
+    cost = moving.spent.distance_upper(x[rows], person)
+    points = Points(rows, person, finds.counterpart, cost, finds.lower)
+    turns = Points(rows, person, finds.flip_counterpart, cost, np.ones(len(rows)))
+    return points, turns[finds.flips & (cost > 0)]
 
 
 def _candidates_at(points: Points, profile: Profiles, shift: Displacement, radius: float, rise: float) -> IntArray:

@@ -99,16 +99,11 @@ def write(
     try:
         directory.mkdir(parents=True, exist_ok=True)
         fresh.mkdir()
-        hashes, shapes, model = {}, {}, _recorded_model(certificate, alone)
+        model = _recorded_model(certificate, alone)
         answers = [(each, each.claimed) for each in alone if each.claimed is not None]
         evidence = _arrays(certificate, model) | _alone_arrays(answers)
         evidence |= {f"gaps.{i}.{name}": array for i, gap in enumerate(gaps) for name, array in gap.arrays().items()}
-        for name, made in evidence.items():
-            array = made() if callable(made) else made
-            shapes[name] = list(array.shape)
-            hashes[f"{files.EVIDENCE}/{name}.bin"] = _write_array(fresh / f"{name}.bin", array, files.dtype_of(name))
-            if redact and withheld(name):
-                (fresh / f"{name}.bin").unlink()
+        hashes, shapes = _write_arrays(evidence, fresh, redact)
         hashes |= {f"{files.EVIDENCE}/{name}": digest for name, digest in _write_texts(certificate, fresh).items()}
         hashes |= {name: file_hash(directory / name) for name in beside}
         predicate = _predicate(certificate, model, dict(sources), created)
@@ -123,9 +118,10 @@ def write(
             "arrays": shapes,
             "withheld": [name for name in shapes if redact and withheld(name)],
         }
+        subject = [{"name": name, "digest": {"sha256": digest}} for name, digest in hashes.items()]
         document = {
             "_type": files.STATEMENT,
-            "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in hashes.items()],
+            "subject": subject,
             "predicateType": files.PREDICATE,
             "predicate": predicate,
         }
@@ -135,6 +131,19 @@ def write(
         raise FileError(f"The certificate cannot be written to {directory}: {error.strerror}.") from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _write_arrays(evidence: Written, folder: Path, redact: bool) -> tuple[dict[str, str], dict[str, list[int]]]:
+    """Write arrays, made one after the other, and return their hashes by file and shapes by name; where a record is
+    redacted those with people's rows leave a hash alone."""
+    hashes, shapes = {}, {}
+    for name, made in evidence.items():
+        array = made() if callable(made) else made
+        shapes[name] = list(array.shape)
+        hashes[f"{files.EVIDENCE}/{name}.bin"] = _write_array(folder / f"{name}.bin", array, files.dtype_of(name))
+        if redact and withheld(name):
+            (folder / f"{name}.bin").unlink()
+    return hashes, shapes
 
 
 def _write_texts(certificate: Certificate, folder: Path) -> dict[str, str]:
