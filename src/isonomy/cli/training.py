@@ -108,6 +108,7 @@ def train(
     how = Training(**training)
     scorecard = how.method == "scorecard"
     model = _fitted(plan, people, how, out)
+    _remark_shift(asked)
     collapsed = _collapse(model, people)
     with _working("Proving") as bar:
         findings = _audit_written(plan, out, model.network_.head, bar)
@@ -271,6 +272,7 @@ def frontier(
 
     _keep_inputs(asked, *out.glob("*.onnx"))
     _check_writable(out / "frontier.csv")
+    _remark_shift(asked)
     with _working("Fitting") as bar:
         result = train_frontier(
             people, weights, model=model, methods=cast(Any, names), seeds=seeds, given=existing, judged_on=selected,
@@ -373,16 +375,16 @@ def repair(
 
     asked = Plan.of(given, file)
     plan = _in_memory(asked)
-    _remark_shift(asked)
     if plan.held_out:  # no longer, once they are learned from
         plan = replace(plan, held_out=False, split=part_of(plan, known=False))
     if plan.model is None:
         raise ParameterError("'model' must be given: the network file to repair, such as model.onnx.")
     if plan.epsilon is None:
         raise ParameterError(
-            "'epsilon' must be given, by --epsilon or in the file: the mean violation to reach, such as 0.05."
+            "'epsilon' must be given, by --epsilon or in the file: the average largest change to reach, such as 0.05."
         )
     inputs = read_inputs(plan)
+    _remark_shift(asked)
     if inputs.model.remark:
         remark(f"- {inputs.model.remark}")
     if takes_trees(inputs.model):
@@ -527,7 +529,6 @@ def _read(plan: Plan) -> tuple[Plan, Population]:
     from isonomy.auditing.inputs import read_table
 
     split = "test" if plan.split == "auto" else plan.split
-    _remark_shift(plan)
     plan = replace(_in_memory(plan), model=None, split=split, held_out=False)
     return plan, read_table(plan, plan.data)
 
