@@ -418,7 +418,7 @@ class TreeReach:
             places = [place.merged() for place in places]
         if np.prod([float(len(p.group)) for p in places]) > REACH_CELLS:
             return None
-        # Axes along which anybody similar has any cell come first: their extremes are taken at once.
+        # Axes along which similar people may have any cell come first: their extremes are taken at once.
         free = [
             len(p.group) == 1 and p.first[0] == 0 and p.last[0] == n - 1
             for p, n in zip(places, grid.counts[0], strict=True)

@@ -145,7 +145,7 @@ class TreeTier(Tier):
 
     def _surroundings(self, x: FloatArray, ball: Similarity, budget: AttackBudget) -> FloatArray:
         """Return people (n, radii, m) around each row, within a ball and smaller ones: those whose bound is the largest
-        in grids, and in the place of the last one the best of those tried beside."""
+        in grids; the last one is the best of all candidates."""
         rng, domain, radius = np.random.default_rng(budget.seed), ball.kernel.domain, ball.kernel.delta
         reach, step = self.kernel.reach(ball.kernel.form, self.fine // Tier.fine), self._precision(x)
         still = ball.kernel.count(x) > CHOICES

@@ -292,8 +292,8 @@ def _encode(step: Any, columns: Columns) -> Columns:
 
 
 def _looked_up(choices: list[Choice], inputs: list[list[Any]], run: Callable[[list[list[Any]]], Any]) -> Columns:
-    """Return the results of a transformer that is run on every value of each column, ``inputs``, beside one value of
-    the others."""
+    """Return the results of a transformer that is run on every value of each column, ``inputs``, with one fixed
+    value of the others."""
     usual = [cells[0] for cells in inputs]
     tables = [run([[*usual[:i], cell, *usual[i + 1 :]] for cell in cells]) for i, cells in enumerate(inputs)]
     made: Columns = []

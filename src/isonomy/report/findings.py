@@ -90,8 +90,8 @@ class Findings:
 
     @property
     def questions(self) -> tuple[ChangeAlone, ...]:
-        """Return the questions beside the whole one in the order in which they are shown: the one whose attributes are
-        held behind the one in which they change together."""
+        """Return the parts of the whole question in the order in which they are shown: protected attributes held
+        after protected attributes that change together."""
         if self.held is None:
             return self.alone
         place = 1 + [each.features for each in self.alone].index(self.held.features)
